@@ -1,0 +1,34 @@
+"""What the engine asks of a speech pipeline. Knows no threads, no clock, no sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ..records import Row, RowAudio
+
+Report = Callable[[str, float], None]
+"""Called with ("loading" or "warming", progress 0 to 1) from the loading thread."""
+
+
+class Pipeline(Protocol):
+    """Turns a batch of clauses into sound. One thread at a time may call it."""
+
+    name: str
+    rate_hz: int
+    """Of the samples it makes."""
+    needs_phonemes: bool
+    """False: `Clause.phonemes` may be empty (babble, silent)."""
+
+    def load(self, report: Report) -> None:
+        """Bring everything onto the device and speak a warm-up line. Raises Failure."""
+
+    def estimate_frames(self, row: Row) -> int:
+        """Predicted work of a row before it is run; cheap. The unit is 600 samples at 24 kHz (25 ms)."""
+
+    def run(self, rows: Sequence[Row]) -> list[RowAudio]:
+        """Synthesise the rows together, in order. A row's audio does not depend on its neighbours
+        (to float tolerance). Raises Failure when the whole batch failed."""
+
+    def close(self) -> None:
+        """Free the device."""

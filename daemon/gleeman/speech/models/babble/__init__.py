@@ -1,0 +1,1 @@
+"""Stand-ins without a model: babble and silence of the right length."""

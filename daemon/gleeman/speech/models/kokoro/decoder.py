@@ -1,0 +1,46 @@
+"""What is said and how -> features at 80 a second, all that the vocoder needs. Knows no phonemes and no
+samples."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .config import KokoroConfig
+from .layers import Rows, StyledBlock
+from .vocoder import Generator
+
+
+class Decoder(nn.Module):
+    """Styled blocks over frames; every one sees the text, pitch and energy again. The vocoder hangs below it
+    because the weights are named so."""
+
+    def __init__(self, config: KokoroConfig) -> None:
+        super().__init__()
+        size, skip, style = config.decoder_hidden, config.decoder_skip, config.style
+        self.encode = StyledBlock(config.hidden + 2, size, style)
+        self.decode = nn.ModuleList(StyledBlock(size + skip + 2, size, style) for _ in range(3))
+        self.decode.append(StyledBlock(size + skip + 2, config.upsample_channels, style, doubles=True))
+        self.F0_conv = nn.Conv1d(1, 1, 3, stride=2, padding=1)
+        self.N_conv = nn.Conv1d(1, 1, 3, stride=2, padding=1)
+        self.asr_res = nn.Sequential(nn.Conv1d(config.hidden, skip, 1))
+        self.generator = Generator(config)
+
+    def features(self, text: Tensor, f0: Tensor, energy: Tensor, timbre: Tensor, rows: Rows) -> Tensor:
+        """Decoder features.
+
+        text    (B, D, F)      text states, one a frame; pads undefined
+        f0      (B, 2 F)       Hz; pads 0
+        energy  (B, 2 F)       log; pads 0
+        timbre  (B, style)
+        rows    lengths in frames
+
+        Returns (B, C, 2 F); pads undefined.
+        """
+        pitch, loudness = self.F0_conv(f0[:, None]), self.N_conv(energy[:, None])  # (B, 1, F) each
+        beside = [self.asr_res(text), pitch, loudness]
+        x: Tensor = self.encode(torch.cat([text, pitch, loudness], dim=1), timbre, rows, rows)
+        for block in self.decode:
+            rows_out = rows.times(2) if block is self.decode[-1] else rows
+            x = block(torch.cat([x, *beside], dim=1), timbre, rows, rows_out)
+        return x

@@ -1,0 +1,164 @@
+"""The layers that the model's parts share, each exact for a padded batch: what a row gives does not depend on
+how far its neighbours reach.
+
+Where padding could change a row: a norm over time takes in the pads (so `moments` counts true positions
+only), an LSTM runs backwards out of them (so rows are packed), a convolution reads them (so they are zeroed
+before each one that is wider than a point). Tensors may hold anything in their pads everywhere else. When all
+rows are of one length, as when there is one row, there are no pads and none of that is done.
+
+Parameter names are those of the original Kokoro weights, weight norm folded in. Knows no phonemes and no
+files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+EPSILON = 1e-5
+"""Of the instance and layer norms, as the model was trained."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How long each row of a batch truly is along its time axis (axis -1 of (B, C, T)), and the mask that
+    follows."""
+
+    lengths: tuple[int, ...]
+    device: torch.device
+
+    @property
+    def longest(self) -> int:
+        return max(self.lengths)
+
+    @property
+    def even(self) -> bool:
+        """All of one length: there are no pads."""
+        return min(self.lengths) == self.longest
+
+    def times(self, factor: int, plus: int = 0) -> Rows:
+        """The lengths after an upsampling."""
+        return Rows(tuple(length * factor + plus for length in self.lengths), self.device)
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """(B, 1, 1) float32: the lengths."""
+        return torch.tensor(self.lengths, dtype=torch.float32, device=self.device).reshape(-1, 1, 1)
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """(B, 1, T) float32: 1 where a row is, 0 where it is padded."""
+        at = torch.arange(self.longest, device=self.device)
+        return (at < torch.tensor(self.lengths, device=self.device)[:, None])[:, None].float()
+
+    def zero_pads(self, x: Tensor) -> Tensor:
+        """x (B, C, T) with zeros in its pads, in place. Nothing is done where there are none."""
+        return x if self.even else x.mul_(self.mask)
+
+
+def moments(x: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+    """x (B, C, T) -> x less its mean over true time, that difference's pads undefined; mean (B, C, 1);
+    1 / standard deviation (B, C, 1)."""
+    if rows.even:
+        mean = x.mean(-1, keepdim=True)
+        centred = x - mean
+        norm = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
+    else:
+        mean = (x * rows.mask).sum(-1, keepdim=True) / rows.counts
+        centred = x - mean
+        norm = torch.linalg.vector_norm(centred * rows.mask, dim=-1, keepdim=True)
+    return centred, mean, torch.rsqrt(norm.square_().div_(rows.counts).add_(EPSILON))
+
+
+class AdaIN(nn.Module):
+    """Instance norm over time, then a scale and a shift made of the style."""
+
+    def __init__(self, channels: int, style: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(style, 2 * channels)
+
+    def forward(self, x: Tensor, style: Tensor, rows: Rows) -> Tensor:
+        """x (B, C, T), style (B, style) -> (B, C, T)."""
+        gamma, shift = F.linear(style, self.fc.weight, self.fc.bias)[..., None].chunk(
+            2, dim=1
+        )  # (B, C, 1) each
+        centred, _, rate = moments(x, rows)
+        return torch.addcmul(shift, centred, (1 + gamma) * rate, out=centred)
+
+
+class AdaLayerNorm(nn.Module):
+    """Layer norm over channels, then a scale and a shift made of the style."""
+
+    def __init__(self, channels: int, style: int) -> None:
+        super().__init__()
+        self.channels = channels
+        self.fc = nn.Linear(style, 2 * channels)
+
+    def forward(self, x: Tensor, style: Tensor) -> Tensor:
+        """x (B, P, C), style (B, style) -> (B, P, C)."""
+        gamma, shift = F.linear(style, self.fc.weight, self.fc.bias)[:, None].chunk(
+            2, dim=-1
+        )  # (B, 1, C) each
+        return torch.addcmul(shift, F.layer_norm(x, (self.channels,), eps=EPSILON), 1 + gamma)
+
+
+class StyledBlock(nn.Module):
+    """Two convolutions of width 3, each after a styled norm, with a shortcut; may double the time axis."""
+
+    def __init__(self, channels_in: int, channels_out: int, style: int, *, doubles: bool = False) -> None:
+        super().__init__()
+        self.doubles = doubles
+        self.conv1 = nn.Conv1d(channels_in, channels_out, 3, padding=1)
+        self.conv2 = nn.Conv1d(channels_out, channels_out, 3, padding=1)
+        self.norm1 = AdaIN(channels_in, style)
+        self.norm2 = AdaIN(channels_out, style)
+        self.conv1x1 = (
+            nn.Conv1d(channels_in, channels_out, 1, bias=False) if channels_in != channels_out else None
+        )
+        self.pool = (
+            nn.ConvTranspose1d(
+                channels_in, channels_in, 3, stride=2, padding=1, output_padding=1, groups=channels_in
+            )
+            if doubles
+            else None
+        )
+
+    def forward(self, x: Tensor, style: Tensor, rows: Rows, rows_out: Rows) -> Tensor:
+        """x (B, C_in, T) with `rows` -> (B, C_out, T or 2 T) with `rows_out` (twice as long when
+        doubling)."""
+        y = self.norm1(x, style, rows)
+        y = rows.zero_pads(F.leaky_relu_(y, 0.2))
+        if self.pool is not None:
+            y = rows_out.zero_pads(self.pool(y))  # (B, C_in, 2 T)
+        y = self.norm2(self.conv1(y), style, rows_out)
+        y = self.conv2(rows_out.zero_pads(F.leaky_relu_(y, 0.2)))
+        if self.conv1x1 is not None:
+            x = self.conv1x1(x)  # a point in time sees only itself, so this may come before the doubling
+        if self.doubles:
+            x = x.repeat_interleave(2, dim=-1)
+        out: Tensor = y.add_(x).mul_(0.5**0.5)
+        return out
+
+
+class BiLSTM(nn.LSTM):
+    """An LSTM in both directions whose backward pass starts at each row's own end."""
+
+    def __init__(self, channels_in: int, channels_out: int) -> None:
+        super().__init__(channels_in, channels_out // 2, batch_first=True, bidirectional=True)
+
+    def run(self, x: Tensor, rows: Rows) -> Tensor:
+        """x (B, P, C_in) -> (B, P, C_out); pads are 0."""
+        out: Tensor
+        if rows.even:
+            out, _ = self(x)
+            return out
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x, torch.tensor(rows.lengths), batch_first=True, enforce_sorted=False
+        )
+        packed_out, _ = self(packed)
+        out, _ = nn.utils.rnn.pad_packed_sequence(packed_out, batch_first=True, total_length=rows.longest)
+        return out

@@ -1,0 +1,118 @@
+"""Decoder features and a harmonic source -> samples. Normalises over a row's whole time, so it renders a row
+at once. Knows no phonemes and no seeds."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .config import KokoroConfig
+from .layers import AdaIN, Rows
+from .source import ShortFourier, harmonic_source
+
+
+class SnakeBlock(nn.Module):
+    """Three pairs of convolutions, each after a styled norm and a snake, x + sin(alpha x)^2 / alpha."""
+
+    def __init__(self, channels: int, kernel: int, dilations: tuple[int, ...], style: int) -> None:
+        super().__init__()
+
+        def conv(dilation: int) -> nn.Conv1d:
+            return nn.Conv1d(channels, channels, kernel, dilation=dilation, padding=dilation * (kernel // 2))
+
+        def alphas() -> nn.ParameterList:
+            return nn.ParameterList(torch.ones(1, channels, 1) for _ in dilations)
+
+        self.convs1 = nn.ModuleList(conv(dilation) for dilation in dilations)
+        self.convs2 = nn.ModuleList(conv(1) for _ in dilations)
+        self.adain1 = nn.ModuleList(AdaIN(channels, style) for _ in dilations)
+        self.adain2 = nn.ModuleList(AdaIN(channels, style) for _ in dilations)
+        self.alpha1, self.alpha2 = alphas(), alphas()
+
+    def forward(self, x: Tensor, timbre: Tensor, rows: Rows) -> Tensor:
+        """x (B, C, T), timbre (B, style) -> (B, C, T); pads undefined."""
+        steps = zip(self.adain1, self.alpha1, self.convs1, self.adain2, self.alpha2, self.convs2, strict=True)
+        for norm1, alpha1, conv1, norm2, alpha2, conv2 in steps:
+            y = conv1(_snake(norm1(x, timbre, rows), alpha1, rows))
+            y = conv2(_snake(norm2(y, timbre, rows), alpha2, rows))
+            x = y.add_(x)
+        return x
+
+
+def _snake(x: Tensor, alpha: Tensor, rows: Rows) -> Tensor:
+    """In place; pads become 0, ready for a convolution."""
+    wave = torch.mul(x, alpha).sin_().square_()
+    return rows.zero_pads(x.addcmul_(wave, alpha.reciprocal()))
+
+
+class _Source(nn.Module):
+    def __init__(self, harmonics: int) -> None:
+        super().__init__()
+        self.l_linear = nn.Linear(harmonics, 1)
+
+
+class Generator(nn.Module):
+    """Upsamples features to the frame rate of a short Fourier transform, whose inverse is the wave."""
+
+    def __init__(self, config: KokoroConfig) -> None:
+        super().__init__()
+        rates, style, bins = config.upsample_rates, config.style, config.n_fft + 2
+        self.rates, self.rate_hz, self.kernels = rates, config.rate_hz, len(config.resblock_kernels)
+        self.m_source = _Source(config.harmonics)
+        self.ups, self.noise_convs, self.noise_res = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        self.resblocks = nn.ModuleList()
+        channels = config.upsample_channels
+        for stage, (rate, kernel) in enumerate(zip(rates, config.upsample_kernels, strict=True)):
+            self.ups.append(
+                nn.ConvTranspose1d(channels, channels // 2, kernel, stride=rate, padding=(kernel - rate) // 2)
+            )
+            channels //= 2
+            rest = math.prod(rates[stage + 1 :])
+            last = stage == len(rates) - 1
+            self.noise_convs.append(
+                nn.Conv1d(bins, channels, 1)
+                if last
+                else nn.Conv1d(bins, channels, 2 * rest, stride=rest, padding=(rest + 1) // 2)
+            )
+            self.noise_res.append(SnakeBlock(channels, 11 if last else 7, config.resblock_dilations, style))
+            for width in config.resblock_kernels:
+                self.resblocks.append(SnakeBlock(channels, width, config.resblock_dilations, style))
+        self.conv_post = nn.Conv1d(channels, bins, 7, padding=3)
+        self.fourier = ShortFourier(config.n_fft, config.hop)
+
+    def source(self, f0: Tensor, voicing: Tensor, noise: Tensor, rows: Rows) -> Tensor:
+        """f0 (B, T) Hz, voicing (B,), noise (B, S), `rows` lengths in pitch values -> the source (B, S)."""
+        merger = self.m_source.l_linear
+        return harmonic_source(f0, voicing, noise, merger.weight, merger.bias, rows, self.rate_hz)
+
+    def forward(self, x: Tensor, timbre: Tensor, source: Tensor, rows: Rows) -> Tensor:
+        """The wave.
+
+        x       (B, C, T)   decoder features; pads undefined
+        timbre  (B, style)
+        source  (B, S)      S = 300 T; pads undefined
+        rows    lengths in features
+
+        Returns (B, S); pads are 0.
+        """
+        scale = source.shape[1] // x.shape[2]
+        frames = rows.times(scale // self.fourier.hop, plus=1)
+        excitation = frames.zero_pads(self.fourier.forward(source, rows.times(scale)))  # (B, 2 bins, frames)
+        for stage, rate in enumerate(self.rates):
+            last = stage == len(self.rates) - 1
+            x = self.ups[stage](rows.zero_pads(F.leaky_relu(x, 0.1)))
+            rows = frames if last else rows.times(rate)
+            if last:
+                x = F.pad(x, (1, 0), mode="reflect")  # one frame more than hops; only the left end moves
+            x = x + self.noise_res[stage](self.noise_convs[stage](excitation), timbre, rows)
+            blocks = self.resblocks[stage * self.kernels : (stage + 1) * self.kernels]
+            total = blocks[0](x, timbre, rows)
+            for block in blocks[1:]:
+                total = total.add_(block(x, timbre, rows))
+            x = total.div_(self.kernels)
+        x = self.conv_post(rows.zero_pads(F.leaky_relu(x, 0.01)))
+        magnitude, angle = x.tensor_split([self.fourier.bins], dim=1)  # (B, bins, frames) each
+        return self.fourier.inverse(magnitude.exp(), angle.sin(), rows)

@@ -1,0 +1,344 @@
+"""The text room: hands lines to the text process, one after another, and its answers to the engine.
+
+One thread owns everything here; a second one only reads the process's pipe, a third copies what the
+process logs. Lines and frame marks come out in the order they went in. A process that hangs or dies
+costs the line it was reading, and nothing else. Knows no language and no socket.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, NamedTuple
+
+from ..children import no_window, own_command, own_folder
+from ..errors import Failure, GleemanError, InputError
+from ..records import Clause, LineRequest
+from . import messages
+
+log = logging.getLogger("gleeman.text")
+
+MAX_QUEUED = 1024
+"""Lines waiting to be read."""
+LOAD_S = 120.0
+"""How long a language may take to load, on a cold and busy disk, before the process counts as hung."""
+START_S = 30.0
+"""How long a new process may take to answer."""
+MAX_STARTS = 3
+"""A process that dies as often while it starts is given up until the next line comes."""
+STOP_S = 2.0
+
+
+class TextJob(NamedTuple):
+    """A line to read."""
+
+    request: LineRequest
+    phonemes: bool
+    """False: clauses and words only (babble, silent)."""
+
+
+class _Frame(NamedTuple):
+    session: int
+
+
+class _Note(NamedTuple):
+    """Something a process said; `message` is None when its pipe closed."""
+
+    process: _Process
+    message: messages.FromChild | None
+
+
+class _Wake(NamedTuple):
+    pass
+
+
+class _Process:
+    """One text process, and the two threads that listen to it."""
+
+    def __init__(self, command: Sequence[str], inbox: queue.SimpleQueue[object]) -> None:
+        self.up = False
+        self.loading: set[str] = set()
+        self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=own_folder(),
+            creationflags=no_window(),
+        )
+        self.pid = self._child.pid
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        assert self._child.stderr is not None
+        self._input = self._child.stdin
+        self._threads = [
+            threading.Thread(target=self._listen, args=(self._child.stdout, inbox), name="text-listen"),
+            threading.Thread(target=self._copy_log, args=(self._child.stderr,), name="text-log"),
+        ]
+        for thread in self._threads:
+            thread.daemon = True
+            thread.start()
+
+    def send(self, message: messages.ToChild) -> bool:
+        """False when the process is gone. Called only while it waits for work, so that it cannot block."""
+        try:
+            messages.write(self._input, message)  # type: ignore[arg-type]
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def _listen(self, stream: BinaryIO, inbox: queue.SimpleQueue[object]) -> None:
+        with stream:
+            try:
+                while (message := messages.read_from_child(stream)) is not None:
+                    inbox.put(_Note(self, message))
+            except (ValueError, OSError) as error:
+                log.error("text process %d: %s", self.pid, error)
+        inbox.put(_Note(self, None))
+
+    def _copy_log(self, stream: BinaryIO) -> None:
+        with stream:
+            while line := stream.readline(4096):
+                shown = line.decode("utf-8", "replace").rstrip()
+                if shown:
+                    log.info("text process %d: %s", self.pid, shown)
+
+    def kill(self) -> int:
+        """End it and everything that belongs to it; returns its exit status."""
+        self._child.kill()
+        status = self._child.wait()
+        with contextlib.suppress(OSError):  # what was not flushed has no reader
+            self._input.close()
+        for thread in self._threads:
+            thread.join(STOP_S)
+        return status
+
+
+class TextRoom:
+    """Reads lines in a process of its own. See the module's docstring."""
+
+    def __init__(
+        self,
+        deliver: Callable[[LineRequest, tuple[Clause, ...]], None],
+        fail: Callable[[LineRequest, GleemanError], None],
+        frame: Callable[[int], None],
+        *,
+        warm: bool,
+        hang_s: float = 10.0,
+        command: Sequence[str] | None = None,
+    ) -> None:
+        """The callbacks are called on the text thread. `warm`: load every language at the start.
+        `command` replaces the process in tests."""
+        self.restarts = 0
+        """Text processes replaced because they hung or died."""
+        self.child_pid: int | None = None
+        self._deliver = deliver
+        self._fail = fail
+        self._frame = frame
+        self._hang_s = hang_s
+        self._command = list(command) if command else own_command("_text")
+        self._warm = warm
+        self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="text", daemon=True)
+        self._lock = threading.Lock()
+        self._lines = 0  # submitted and not ended; under the lock
+        # Owned by the text thread:
+        self._waiting: collections.deque[TextJob | _Frame] = collections.deque()
+        self._now: TextJob | None = None
+        self._asked = 0
+        self._deadline = 0.0
+        self._process: _Process | None = None
+        self._failed_starts = 0
+
+    def start(self) -> None:
+        """Start the thread, which starts the process. Does not wait."""
+        self._thread.start()
+
+    def submit(self, job: TextJob) -> None:
+        """Queue a line, from any thread. Raises InputError busy when MAX_QUEUED lines wait."""
+        with self._lock:
+            if self._lines >= MAX_QUEUED:
+                raise InputError(f"{MAX_QUEUED} lines wait to be read; send it again later", "busy")
+            self._lines += 1
+        self._inbox.put(job)
+
+    def frame(self, session: int) -> None:
+        """Queue a frame mark, from any thread: it comes out after every line submitted before it."""
+        self._inbox.put(_Frame(session))
+
+    def stop(self) -> None:
+        """End the thread and the process, within STOP_S. Lines not read yet are forgotten."""
+        self._stopping.set()
+        self._inbox.put(_Wake())
+        if self._thread.ident is not None:
+            self._thread.join(STOP_S)
+
+    # ---- the text thread -------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._begin_process()
+            while not self._stopping.is_set():
+                self._take_one()
+                self._advance()
+        except Exception:
+            log.exception("the text room broke")
+            raise
+        finally:
+            if self._process is not None:
+                self._process.kill()
+                self._process = None
+                self.child_pid = None
+
+    def _take_one(self) -> None:
+        """Wait for one thing to happen, and note it."""
+        try:
+            item = self._inbox.get(timeout=self._patience())
+        except queue.Empty:
+            if self._process is not None and self._patience() == 0.0:
+                self._lose_process("hung")
+            return
+        if isinstance(item, TextJob | _Frame):
+            self._waiting.append(item)
+        elif isinstance(item, _Note) and item.process is self._process:
+            self._hear(item.message)
+
+    def _patience(self) -> float | None:
+        """Seconds until the process counts as hung; None while nothing is asked of it."""
+        if self._process is None or (self._process.up and self._now is None):
+            return None
+        return max(0.0, self._deadline - time.monotonic())
+
+    def _hear(self, message: messages.FromChild | None) -> None:
+        process = self._process
+        assert process is not None
+        if message is None:
+            self._lose_process("died")
+        elif isinstance(message, messages.Up):
+            process.up = True
+            self._failed_starts = 0
+            if self._warm:
+                process.send(messages.Warm())
+        elif isinstance(message, messages.Loading):
+            process.loading.add(message.language)
+            self._deadline = time.monotonic() + LOAD_S
+        elif isinstance(message, messages.Loaded):
+            process.loading.discard(message.language)
+            self._deadline = time.monotonic() + (LOAD_S if process.loading else self._hang_s)
+            if message.message:
+                log.error("text: %s cannot be read: %s", message.language, message.message)
+            else:
+                log.info("text: %s loaded in %.0f ms", message.language, message.ms)
+        elif self._now is None or message.id != self._asked:
+            self._lose_process("answered what nobody asked")
+        else:
+            request = self._take_now()
+            if isinstance(message, messages.Answer):
+                for warning in message.warnings:
+                    log.warning("line %d: %s", request.key.line, warning)
+                self._deliver(request, message.clauses)
+            elif message.ours:
+                self._fail(request, Failure(message.message, message.code))
+            else:
+                self._fail(request, InputError(message.message, message.code))
+
+    def _take_now(self) -> LineRequest:
+        """The line in hand, which ends now."""
+        assert self._now is not None
+        request = self._now.request
+        self._now = None
+        self._forget(1)
+        return request
+
+    def _forget(self, lines: int) -> None:
+        with self._lock:
+            self._lines -= lines
+
+    def _advance(self) -> None:
+        """Pass on frame marks that are due, and ask for the next line."""
+        while self._now is None and self._waiting:
+            if isinstance(self._waiting[0], _Frame):
+                mark = self._waiting.popleft()
+                assert isinstance(mark, _Frame)
+                self._frame(mark.session)
+                continue
+            if self._process is None:
+                self._begin_process()
+            if self._process is None:
+                self._fail_waiting()
+                return
+            if not self._process.up:
+                return
+            job = self._waiting.popleft()
+            assert isinstance(job, TextJob)
+            self._ask(job)
+
+    def _ask(self, job: TextJob) -> None:
+        assert self._process is not None
+        self._now = job
+        self._asked += 1
+        self._deadline = time.monotonic() + (LOAD_S if self._process.loading else self._hang_s)
+        request = job.request
+        ask = messages.Ask(
+            id=self._asked,
+            text=request.text,
+            phonemes_given=request.phonemes,
+            language=request.language,
+            voice=request.voice,
+            phonemes=job.phonemes,
+        )
+        if not self._process.send(ask):
+            self._lose_process("died")
+
+    def _begin_process(self) -> None:
+        """Start a process; after MAX_STARTS failures in a row there is none, and the next line tries once."""
+        try:
+            self._process = _Process(self._command, self._inbox)
+        except OSError as error:
+            log.error("the text process cannot be started: %s", error)
+            self._process = None
+            return
+        self.child_pid = self._process.pid
+        self._deadline = time.monotonic() + START_S
+
+    def _lose_process(self, how: str) -> None:
+        """The process hung or died: its line fails, a new one takes the rest."""
+        process = self._process
+        assert process is not None
+        self._process = None
+        self.child_pid = None
+        status = process.kill()
+        log.error("text process %d %s (exit status %d)", process.pid, how, status)
+        self.restarts += 1
+        if self._now is not None:
+            request = self._take_now()
+            self._fail(request, Failure(f"the text process {how} while it read this line", "text-failed"))
+        if not process.up:
+            self._failed_starts += 1
+        if self._stopping.is_set():
+            return
+        if self._failed_starts < MAX_STARTS:
+            self._begin_process()
+        else:
+            self._failed_starts = MAX_STARTS - 1
+            self._fail_waiting()
+
+    def _fail_waiting(self) -> None:
+        """Without a process: every waiting line fails; frame marks keep their place."""
+        waiting, self._waiting = self._waiting, collections.deque()
+        for item in waiting:
+            if isinstance(item, _Frame):
+                self._frame(item.session)
+                continue
+            self._forget(1)
+            self._fail(
+                item.request,
+                Failure("the text process cannot be started; the daemon's log says why", "text-failed"),
+            )

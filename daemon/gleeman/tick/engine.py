@@ -1,0 +1,380 @@
+"""The engine thread: owns the device, asks the scheduler what to run, runs it, hands the samples on.
+
+The only room that sees both scheduler and pipeline. Knows no socket and no lane: what it makes goes out
+through the callbacks it was given, which it calls on its own thread (`state` on the loader's) and which must
+not block. Asleep when nothing is due.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from .. import paths
+from ..errors import GleemanError, InputError
+from ..records import Chunk, Clause, End, LineKey, LineRequest, LineRoom, ModelState, Row, RowAudio
+from ..speech.base import Pipeline
+from ..speech.models.babble.estimate import frames_of
+from ..speech.post import LinePost
+from . import loading
+from .scheduler import Batch, Limits, Scheduler
+
+log = logging.getLogger(__name__)
+
+MAIN = "main"
+"""What lines call the pipeline that the daemon was started for, whatever its name."""
+_Key = TypeVar("_Key", int, LineKey)
+
+REMEMBERED_LINES = 1024
+"""Latest first-audio times that `counters` tells."""
+REMEMBERED_CANCELS = 4096
+"""Keys and sessions cancelled before their lines came out of the text room."""
+STOP_S = 2.0
+AFTER_MISTAKE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCounters:
+    """What the engine has done since its start."""
+
+    batches: int
+    rows: int
+    """Of all batches together."""
+    queued_lines: int
+    """Lines with clauses that no batch has taken or finished yet."""
+    first_audio_ms: tuple[float, ...]
+    """Of the latest lines, from arrival until their first samples were handed to the feeder."""
+
+
+class Engine:
+    """See the module. Every public method may be called from any thread, but `turn` and `load`."""
+
+    def __init__(
+        self,
+        main: Pipeline,
+        standins: Mapping[str, Pipeline],
+        hand: Callable[[Chunk], None],
+        end: Callable[[LineKey, End, str, str], None],
+        room: Callable[[], Mapping[LineKey, LineRoom]],
+        state: Callable[[ModelState], None],
+        beat: Callable[[int, bool], None],
+        limits: Limits,
+        *,
+        clock: Callable[[], int] = time.monotonic_ns,
+        load_times: Path | None = None,
+    ) -> None:
+        """standins: pipelines by the name that lines call them. They must load at once.
+
+        beat: (batches so far, one is running). load_times: where the seconds of the last load are kept; None:
+        in the cache folder. clock: nanoseconds on `LineRequest.arrived_ns`'s clock.
+        """
+        self._main = main
+        self._pipelines: dict[str, Pipeline] = {MAIN: main, **standins}
+        self._runnable: set[str] = set()
+        self._broken: GleemanError | None = None  # why main will never run
+        self._hand = hand
+        self._end = end
+        self._room = room
+        self._state = state
+        self._beat = beat
+        self._clock = clock
+        self._load_times = load_times
+        self._limits = limits
+        self._scheduler = Scheduler(limits)
+        self._speaking: dict[LineKey, LinePost] = {}  # lines of which samples were handed on
+        self._cancelled: OrderedDict[LineKey, None] = OrderedDict()
+        self._dropped: OrderedDict[int, None] = OrderedDict()
+        self._batches = 0
+        self._rows = 0
+        self._first_audio_ms: deque[float] = deque(maxlen=REMEMBERED_LINES)
+
+        self._wake = threading.Condition()  # guards the four below
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._inbox_lines = 0
+        self._room_changed = False
+        self._stopping = False
+        self._threads: tuple[threading.Thread, ...] = ()
+
+    # ---- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the engine thread and the loader thread; waits for neither."""
+        self._threads = (
+            threading.Thread(target=self._loop, name="gleeman-engine", daemon=True),
+            threading.Thread(target=self.load, name="gleeman-loader", daemon=True),
+        )
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End the engine thread after the batch it is in, and free the device. Waits at most 2 s; no line is
+        ended by it."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        if self._threads:
+            self._threads[0].join(STOP_S)
+            if self._threads[0].is_alive():
+                return  # in the middle of a long batch: the device is freed with the process
+        if MAIN in self._runnable:
+            self._main.close()
+
+    # ---- what the other rooms tell -----------------------------------------------------------------
+
+    def add(self, request: LineRequest, clauses: Sequence[Clause]) -> None:
+        """A line whose text has been read. Ends it at once as `refused` when a queue is full."""
+        with self._wake:
+            full = self._inbox_lines >= self._limits.total_lines
+            if not full:
+                self._inbox_lines += 1
+                self._inbox.append(partial(self._add, request, tuple(clauses)))
+                self._wake.notify()
+        if full:
+            self._end(
+                request.key, End.REFUSED, "busy", "the engine's queue is full; send the line again later"
+            )
+
+    def frame(self, session: int) -> None:
+        """The session's game frame is over."""
+        self._tell(partial(self._scheduler.frame, session))
+
+    def cancel(self, key: LineKey) -> None:
+        """Forget a line, also one that `add` has yet to bring. Always followed by `end` CANCELLED on the
+        engine's thread, so that no chunk of the line comes after it; who has ended it already ignores it."""
+        self._tell(partial(self._cancel, key))
+
+    def drop_session(self, session: int) -> None:
+        """Forget all lines of a session, for good; none is ended, as nobody is there to be told."""
+        self._tell(partial(self._drop_session, session))
+
+    def room_changed(self) -> None:
+        """A lane has room that it had not. Cheap when no line waits."""
+        if len(self._scheduler):
+            with self._wake:
+                self._room_changed = True
+                self._wake.notify()
+
+    def counters(self) -> EngineCounters:
+        """Figures for `status`."""
+        return EngineCounters(
+            batches=self._batches,
+            rows=self._rows,
+            queued_lines=len(self._scheduler) + self._inbox_lines,
+            first_audio_ms=tuple(self._first_audio_ms.copy()),
+        )
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        with self._wake:
+            self._inbox.append(call)
+            self._wake.notify()
+
+    # ---- the loader thread -------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Load the main pipeline; what the loader thread does."""
+        times = self._load_times or paths.cache_dir() / "load-seconds.json"
+
+        def told(state: ModelState) -> None:
+            if state.state == "ready":
+                self._tell(partial(self._runnable.add, MAIN))
+            self._state(state)
+
+        error = loading.load(self._main, told, self._clock, times)
+        if error is not None:
+            self._tell(partial(self._give_up_main, error))
+
+    # ---- the engine thread -------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        self.load_standins()
+        while not self._stopping:
+            try:
+                busy = self.turn()
+                timeout_s = 0.0 if busy else self._sleep_s()
+            except Exception:
+                log.exception("a mistake of ours in the engine's turn")
+                busy, timeout_s = False, AFTER_MISTAKE_S
+            if busy:
+                continue
+            with self._wake:
+                if not (self._inbox or self._room_changed or self._stopping):
+                    self._wake.wait(timeout_s)
+
+    def load_standins(self) -> None:
+        """Make the stand-ins ready; what the engine thread does first."""
+        for name, pipeline in self._pipelines.items():
+            if name == MAIN:
+                continue
+            try:
+                pipeline.load(lambda _stage, _progress: None)
+            except GleemanError as error:
+                log.error("stand-in %s: %s", name, error.message)
+            else:
+                self._runnable.add(name)
+
+    def _sleep_s(self) -> float | None:
+        due_ns = self._scheduler.next_due_ns()
+        return None if due_ns is None else max(0.0, (due_ns - self._clock()) / 1e9)
+
+    def turn(self) -> bool:
+        """Everything that was told, then at most one batch; False when there was none to run. What the engine
+        thread does over and over; tests call it themselves."""
+        self._hear()
+        now_ns = self._clock()
+        for key in self._scheduler.expired(now_ns):
+            self._end(key, End.EXPIRED, "expired", "its deadline passed before it could start")
+        batch = self._scheduler.tick(now_ns, self._room(), self._runnable)
+        if batch is None:
+            return False
+        self._beat(self._batches, True)
+        try:
+            self._run(batch)
+        finally:
+            self._batches += 1
+            self._rows += len(batch.rows)
+            self._beat(self._batches, False)
+        return True
+
+    def _hear(self) -> None:
+        with self._wake:
+            calls = list(self._inbox)
+            self._inbox.clear()
+            self._room_changed = False
+        for call in calls:
+            try:
+                call()
+            except Exception:
+                log.exception("a mistake of ours in what the engine was told")
+
+    def _add(self, request: LineRequest, clauses: tuple[Clause, ...]) -> None:
+        self._inbox_lines -= 1
+        key = request.key
+        if key in self._cancelled or key.session in self._dropped:
+            return
+        if request.pipeline == MAIN and self._broken is not None:
+            self._end(key, End.FAILED, self._broken.code, self._broken.message)
+            return
+        if request.pipeline not in self._pipelines:
+            self._end(key, End.FAILED, "internal", f"no pipeline {request.pipeline!r}")
+            return
+        if not clauses:
+            self._speak(request, None, last=True)
+            return
+        # Until it is loaded, the loader thread alone may call the main pipeline.
+        loaded = request.pipeline in self._runnable
+        estimate = self._pipelines[request.pipeline].estimate_frames if loaded else _rough_frames
+        try:
+            self._scheduler.add(request, clauses, estimate, self._clock())
+        except InputError as error:
+            self._end(key, End.REFUSED, error.code, error.message)
+
+    def _cancel(self, key: LineKey) -> None:
+        if not self._forget(key):
+            _remember(self._cancelled, key)
+        self._end(key, End.CANCELLED, "cancelled", "the game cancelled it")
+
+    def _forget(self, key: LineKey) -> bool:
+        self._speaking.pop(key, None)
+        return self._scheduler.cancel(key)
+
+    def _drop_session(self, session: int) -> None:
+        _remember(self._dropped, session)
+        self._scheduler.drop_session(session)
+        for key in [key for key in self._speaking if key.session == session]:
+            del self._speaking[key]
+
+    def _give_up_main(self, error: GleemanError) -> None:
+        self._broken = error
+        for key in self._scheduler.drop_pipeline(MAIN):
+            self._end(key, End.FAILED, error.code, error.message)
+
+    def _run(self, batch: Batch) -> None:
+        began_ns = self._clock()
+        audios, errors = self._synthesise(self._pipelines[batch.pipeline], batch.rows)
+        took_ns = self._clock() - began_ns
+        self._hear()  # what was cancelled meanwhile is thrown away
+        requests = {
+            row.key: self._scheduler.request(row.key) for row in batch.rows if self._scheduler.knows(row.key)
+        }
+        for key, (code, message) in errors.items():
+            if key in requests:
+                self._forget(key)
+                self._end(key, End.FAILED, code, message)
+        frames = sum(audio.frames for audio in audios.values())
+        finished = self._scheduler.complete(batch, 0 if errors else took_ns, frames)
+        for row in batch.rows:
+            if row.key not in audios or row.key not in requests:
+                continue
+            try:
+                self._speak(requests[row.key], audios[row.key], last=row.key in finished)
+            except Exception:
+                log.exception("session %016x line %d: a mistake of ours in handing it on", *row.key)
+                self._forget(row.key)
+                self._end(row.key, End.FAILED, "internal", "the daemon made a mistake on this line")
+
+    def _synthesise(
+        self, pipeline: Pipeline, rows: Sequence[Row]
+    ) -> tuple[dict[LineKey, RowAudio], dict[LineKey, tuple[str, str]]]:
+        """Each row's audio, or the code and message of its error: never both, never neither."""
+        try:
+            return _run_checked(pipeline, rows), {}
+        except Exception:
+            log.exception("%s raised on a batch of %d rows; each is tried alone", pipeline.name, len(rows))
+        audios: dict[LineKey, RowAudio] = {}
+        errors: dict[LineKey, tuple[str, str]] = {}
+        for row in rows:
+            try:
+                audios |= _run_checked(pipeline, (row,))
+            except Exception as error:
+                log.exception("session %016x line %d clause %d: the model raised", *row.key, row.index)
+                reason = error.message if isinstance(error, GleemanError) else type(error).__name__
+                errors[row.key] = ("model-failed", f"the model raised an error on this line: {reason}")
+        return audios, errors
+
+    def _speak(self, request: LineRequest, audio: RowAudio | None, last: bool) -> None:
+        """Hand a clause on: `audio` None for a line that has nothing to say."""
+        key = request.key
+        post = self._speaking.get(key)
+        if post is None:
+            post = LinePost(self._pipelines[request.pipeline].rate_hz, request.rate_hz)
+            self._speaking[key] = post
+            self._first_audio_ms.append((self._clock() - request.arrived_ns) / 1e6)
+        if last:
+            del self._speaking[key]
+        if audio is None:
+            audio = RowAudio(np.zeros(0, np.float32), ())
+        samples, events = post.process(audio.samples, audio.events, last)
+        # A clause comes whole, so playing may begin with its first sample: no preroll. What follows is made
+        # while it plays; should that fail, the reader waits between two clauses, where a pause does least harm.
+        self._hand(Chunk(key, samples, events, last, request.priority, 0))
+
+
+def _run_checked(pipeline: Pipeline, rows: Sequence[Row]) -> dict[LineKey, RowAudio]:
+    """The rows' audio. Raises what the pipeline raised, or ValueError when it gave what cannot be played."""
+    audios = pipeline.run(rows)
+    if len(audios) != len(rows):
+        raise ValueError(f"{len(audios)} results for {len(rows)} rows")
+    for audio in audios:
+        samples = audio.samples
+        if samples.dtype != np.float32 or samples.ndim != 1 or not np.isfinite(samples).all():
+            raise ValueError(f"samples of {samples.dtype}, {samples.ndim} dimensions, or not all finite")
+    return {row.key: audio for row, audio in zip(rows, audios, strict=True)}
+
+
+def _rough_frames(row: Row) -> int:
+    return frames_of(row.clause, row.speed)
+
+
+def _remember(memory: OrderedDict[_Key, None], key: _Key) -> None:
+    memory[key] = None
+    if len(memory) > REMEMBERED_CANCELS:
+        memory.popitem(last=False)
