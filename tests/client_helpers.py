@@ -17,7 +17,8 @@ import numpy as np
 import zmq
 
 from gleeman import host, paths
-from gleeman.records import End, Event, Samples
+from gleeman.client import Client, Line
+from gleeman.records import End, Event, EventType, Samples, Viseme
 from gleeman.shm import layout
 from gleeman.shm.mapping import DaemonMapping, u32_at, u64_at
 from gleeman.shm.publish import publish
@@ -234,3 +235,26 @@ def fake_daemon(**how: object) -> Iterator[FakeDaemon]:
             remove_discovery(daemon.discovery)
             if daemon._mapping is not None:
                 daemon._mapping.remove()
+
+
+def said(client: Client, daemon: FakeDaemon, text: str = "Well met.") -> Line:
+    """A line that the daemon has received."""
+    line = client.speak(text)
+    until(lambda: any(each.line == line.id for each in daemon.speaks()))
+    return line
+
+
+def begun(client: Client, daemon: FakeDaemon, samples: int, **how: object) -> Line:
+    """A line with `samples` in its lane, found by the client."""
+    line = said(client, daemon)
+    daemon.give(line.id, ramp(samples), **how)  # type: ignore[arg-type]
+    until(lambda: line.first_audio_ms is not None or not samples)
+    return line
+
+
+def word(sample: int, begin: int) -> Event:
+    return Event(sample, EventType.WORD, 0, 0.0, begin, begin + 2, 100)
+
+
+def viseme(sample: int, code: Viseme) -> Event:
+    return Event(sample, EventType.VISEME, code, 1.0)

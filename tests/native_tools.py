@@ -1,4 +1,4 @@
-"""Finds a C compiler and builds the native halves of tests. Raises with what to install when there is none."""
+"""Finds a C compiler and builds the native halves of tests; says what to install when there is none."""
 
 from __future__ import annotations
 

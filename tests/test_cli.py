@@ -34,7 +34,9 @@ def answers(*arguments: str | Path) -> list[dict[str, Any]]:
 
 def test_say_starts_a_daemon_for_the_call_and_leaves_none(home: Path, tmp_path: Path) -> None:
     out = tmp_path / "line.wav"
-    (facts,) = answers("say", "Halt! Who goes there?", "--model", "babble", "--voice", "am_fenrir", "--out", out)
+    (facts,) = answers(
+        "say", "Halt! Who goes there?", "--model", "babble", "--voice", "am_fenrir", "--out", out
+    )
     samples, rate_hz = soundfile.read(out, dtype="float32")
     assert rate_hz == facts["rate_hz"] == 24_000
     assert samples.size / rate_hz == pytest.approx(facts["seconds"], abs=1e-3)
@@ -68,7 +70,9 @@ def test_other_sample_rates_have_the_same_length_in_seconds(
 ) -> None:
     start_daemon()
     (base,) = answers("say", "The stew is hot.", "--out", tmp_path / "a.wav", "--seed", "3")
-    (other,) = answers("say", "The stew is hot.", "--out", tmp_path / "b.wav", "--seed", "3", "--rate", str(rate_hz))
+    (other,) = answers(
+        "say", "The stew is hot.", "--out", tmp_path / "b.wav", "--seed", "3", "--rate", str(rate_hz)
+    )
     assert other["rate_hz"] == rate_hz
     assert other["seconds"] == pytest.approx(base["seconds"], abs=0.002)
 
@@ -91,7 +95,9 @@ def test_other_sample_rates_have_the_same_length_in_seconds(
         (("voices", "preview", "nobody", "--model", "babble"), "unknown-voice", 2),
     ],
 )
-def test_bad_input_gives_one_line_with_a_code(home: Path, arguments: tuple[str, ...], code: str, status: int) -> None:
+def test_bad_input_gives_one_line_with_a_code(
+    home: Path, arguments: tuple[str, ...], code: str, status: int
+) -> None:
     result = gleeman(*arguments)
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith(f"gleeman: {code}: "), result.stderr

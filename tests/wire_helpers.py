@@ -109,9 +109,11 @@ class Peer:
         self.socket.send_multipart(frames)
 
     def read(self, kind: type[Any] | None = None) -> Any:
-        """The next message; of that kind if one is given."""
-        assert self.socket.poll(PATIENCE_S * 1000), f"no answer within {PATIENCE_S} s, wanted {kind}"
-        message = m.decode_from_daemon(self.socket.recv())
+        """The next message, of that kind if one is given; `state` comes when it likes and is passed over."""
+        message: Any = None
+        while message is None or (isinstance(message, m.State) and kind is not m.State):
+            assert self.socket.poll(PATIENCE_S * 1000), f"no answer within {PATIENCE_S} s, wanted {kind}"
+            message = m.decode_from_daemon(self.socket.recv())
         assert kind is None or isinstance(message, kind), message
         return message
 
@@ -150,6 +152,12 @@ class Live:
     def greeted(self, **fields: Any) -> tuple[Peer, m.Welcome]:
         peer = self.peer()
         return peer, peer.hello(**fields)
+
+    def settle(self) -> None:
+        """Wait until the server has heard everything it was told so far."""
+        heard = threading.Event()
+        self.server._outbox.post(heard.set)
+        assert heard.wait(PATIENCE_S)
 
     def close(self) -> None:
         for peer in self._peers:

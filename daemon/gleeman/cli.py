@@ -58,20 +58,26 @@ def _as_json(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """For the verbs that may start a daemon of their own."""
-    function = click.option("--device", default="auto", help="auto, cpu or cuda[:N], when one is started.")(function)
+    function = click.option("--device", default="auto", help="auto, cpu or cuda[:N], when one is started.")(
+        function
+    )
     return click.option("--model", default="kokoro", help=f"When one is started: {MODELS}.")(function)
 
 
 def _prosody_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--voice", default="", help="A voice's name; several, comma-separated: the first known."),
+        click.option(
+            "--voice", default="", help="A voice's name; several, comma-separated: the first known."
+        ),
         click.option("--emotion", default="neutral", help="neutral, happy, sad, angry, afraid, whisper ..."),
         click.option("--intensity", type=float, default=1.0, help="Of the emotion, 0 to 1."),
         click.option("--speed", type=float, default=1.0, help="2.0 is twice as fast; 0.25 to 4."),
         click.option("--pitch", type=float, default=0.0, help="Semitones, -12 to 12."),
         click.option("--energy", type=float, default=0.0, help="Decibels, -20 to 20."),
         click.option("--lang", "language", default="auto", help="auto, en, en-us, en-gb or zh."),
-        click.option("--seed", type=int, default=None, help="Same seed, same samples; else made of the text."),
+        click.option(
+            "--seed", type=int, default=None, help="Same seed, same samples; else made of the text."
+        ),
     ):
         function = option(function)
     return function
@@ -87,12 +93,20 @@ def main() -> None:
 @click.option("--device", default=None, help="auto, cpu or cuda[:N].")
 @click.option("--model", default=None, help=f"{MODELS}.")
 @click.option("--quality", default=None, help="auto, high or fast.")
-@click.option("--config", "config_file", type=click.Path(path_type=Path), help="TOML with these names as keys.")
+@click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), help="TOML with these names as keys."
+)
 @click.option("--parent-pid", type=int, default=None, help="Exit when this process has gone.")
-@click.option("--idle-exit", "idle_exit_s", type=float, default=None, help="Exit after S seconds without a client.")
+@click.option(
+    "--idle-exit", "idle_exit_s", type=float, default=None, help="Exit after S seconds without a client."
+)
 @click.option("--vram-mb", type=int, default=None, help="Cap on device memory.")
-@click.option("--tick-hz", type=float, default=None, help="Frame rate of the game: how long a tick waits for more.")
-@click.option("--threads", type=int, default=None, help="CPU threads of the engine; default half of the cores.")
+@click.option(
+    "--tick-hz", type=float, default=None, help="Frame rate of the game: how long a tick waits for more."
+)
+@click.option(
+    "--threads", type=int, default=None, help="CPU threads of the engine; default half of the cores."
+)
 @click.option("--instance", default=None, help="A name, to run beside another daemon of this user.")
 @click.option("--log-level", default=None, help="debug, info, warning or error.")
 def serve(config_file: Path | None, **flags: Any) -> int:
@@ -137,7 +151,9 @@ def phonemes_(text: str, voice: str, language: str, as_json: bool) -> None:
         return
     click.echo(f"spoken    {result['spoken']}")
     for clause in result["clauses"]:
-        click.echo(f"{clause['start']:>4}-{clause['end']:<4} {clause['spoken']}\n          {clause['phonemes']}")
+        click.echo(
+            f"{clause['start']:>4}-{clause['end']:<4} {clause['spoken']}\n          {clause['phonemes']}"
+        )
 
 
 @main.command()
@@ -162,7 +178,9 @@ def doctor(as_json: bool) -> int:
 @main.command()
 @click.option("--out", type=click.Path(path_type=Path), default=Path("demo-out"), help="Folder for the WAVs.")
 @_engine_options
-@click.option("--threads", type=int, default=None, help="CPU threads; default all cores, as nothing else runs.")
+@click.option(
+    "--threads", type=int, default=None, help="CPU threads; default all cores, as nothing else runs."
+)
 @_as_json
 def demo(out: Path, model: str, device: str, threads: int | None, as_json: bool) -> None:
     """A dozen lines in several voices, moods and two languages, spoken in one tick, with their latencies."""
@@ -196,6 +214,14 @@ def voices_preview(name: str, as_json: bool, **options: Any) -> None:
     from .commands.voices import preview
 
     preview(name, as_json=as_json, **options)
+
+
+@main.command("_text", hidden=True)
+def text_process() -> None:
+    """The text process: a child of the daemon, not for people."""
+    from .text.child import main as run
+
+    run()
 
 
 main.add_command(models)

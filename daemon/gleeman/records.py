@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # the text process and the command line use these records without numpy's start-up
+    import numpy as np
+    import numpy.typing as npt
 
-Samples = npt.NDArray[np.float32]
+Samples: TypeAlias = "npt.NDArray[np.float32]"
 """Mono float32 in [-1, 1], shape (S,)."""
 
 

@@ -37,6 +37,8 @@ enum {
 
 /* ---- a line ---- */
 
+enum { TOLD_ACCEPTED = 1, TOLD_SUBTITLES = 2, TOLD_BEGUN = 4 };
+
 enum { GATE_OPEN = 0, GATE_READING = 1, GATE_OVER = 2 }; /* gate = line * 4 + one of these; 0: free slot */
 
 typedef struct mapping mapping;
@@ -51,9 +53,8 @@ typedef struct line_slot {
     _Atomic uint32_t cancel; /* 0: no; else fade in samples + 1 */
     _Atomic uint32_t paused;
     /* the reader's, while it holds the gate */
-    uint64_t write_seen, end_seen;
-    float gain, step;
-    uint32_t started;
+    uint64_t write_seen;
+    uint32_t started, quiet, faded;
     /* from the reader to the game thread */
     _Atomic uint64_t read_pos;
     _Atomic uint64_t underrun;
@@ -65,7 +66,7 @@ typedef struct line_slot {
     uint64_t cancelled_ns, over_ns;
     uint32_t reads_at_cancel;
     uint32_t end;           /* how it ended, once that is certain; 0 */
-    uint32_t told;          /* 1: accepted told, 2: subtitles told, 4: closing viseme told, 8: begun told */
+    uint32_t told;          /* TOLD_... */
     uint32_t mouth_open;    /* the last viseme told was not neutral */
     uint32_t sent;
     uint16_t first_block;
@@ -83,9 +84,12 @@ struct mapping {
     _Atomic uint32_t bad;   /* nonsense was found in it */
     uint64_t pid, start_ns; /* of its daemon */
     uint32_t rate_hz;
-    uint32_t lines;         /* game thread: slots that use it */
     uint64_t lost_ns;       /* connection's thread: when its connection broke; 0: it has not */
-    uint64_t done_seen[SHM_LANES]; /* game thread: the generation we gave back last */
+    /* the game thread's, once it knows of the mapping */
+    uint32_t lines;           /* slots that use it */
+    uint32_t retired;         /* no longer current: to be unmapped when no line uses it */
+    uint32_t live_lanes;      /* bit per lane that a slot holds */
+    uint64_t seen[SHM_LANES]; /* the generation taken last */
 };
 
 /* ---- queues ---- */
@@ -139,9 +143,8 @@ struct gleeman_client {
 
     /* the game thread's */
     uint64_t note_at;      /* told, and still to be given back at the next poll */
-    uint32_t notes_waiting_for_lane;
     mapping *map;          /* current; NULL while there is no connection */
-    uint32_t connection_id;
+    uint32_t connection_id, dropped_id;
     uint32_t connection, state, rate_hz;
     uint32_t frame_due;
     uint16_t live[SLOTS];  /* slots with a lane */
@@ -149,7 +152,6 @@ struct gleeman_client {
     uint16_t ending[SLOTS]; /* slots without one that have ended */
     uint32_t ending_count;
     uint16_t free_block;
-    uint32_t free_blocks;
     uint32_t scratch_used;
     char scratch[16384];   /* text of this poll's events */
     char error[MESSAGE_BYTES];

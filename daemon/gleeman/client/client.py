@@ -12,6 +12,7 @@ its lanes and its tables; nobody holds it over anything that waits. Knows no soc
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -21,8 +22,10 @@ from ..errors import CODES, Failure, GleemanError, InputError
 from ..records import End, ModelState
 from ..wire.messages import (
     MAX_NAME,
+    PROTOCOL_MAJOR,
     RATES_HZ,
     STANDINS,
+    Hello,
     Message,
     Ping,
     Speak,
@@ -34,6 +37,7 @@ from ..wire.messages import (
     decode_from_client,
     encode,
 )
+from .find import Finder
 from .line import Line
 from .link import Link
 from .tables import Tables
@@ -73,7 +77,16 @@ class Client:
         if len(name) > MAX_NAME:
             raise InputError(f"name has {len(name)} characters; the limit is {MAX_NAME}")
         arguments = None if autostart is False else () if autostart is True else tuple(autostart)
-        client = cls(instance, rate_hz, while_loading, name or "gleeman for Python", arguments)
+        hello = Hello(
+            id=0,
+            protocol=PROTOCOL_MAJOR,
+            token="",
+            client=name or "gleeman for Python",
+            pid=os.getpid(),
+            rate_hz=rate_hz,
+            while_loading=while_loading,
+        )
+        client = cls(Finder(instance, arguments), hello)
         try:
             client._link.start(timeout_s)
         except GleemanError:
@@ -81,12 +94,10 @@ class Client:
             raise
         return client
 
-    def __init__(
-        self, instance: str, rate_hz: int, while_loading: str, name: str, arguments: tuple[str, ...] | None
-    ) -> None:
+    def __init__(self, finder: Finder, hello: Hello) -> None:
         """Use `connect`."""
-        self._tables = Tables(rate_hz)
-        self._link = Link(self._tables, instance, while_loading, name, arguments)
+        self._tables = Tables(hello.rate_hz)
+        self._link = Link(self._tables, finder, hello)
         self._unframed = False
 
     @property

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -21,11 +18,10 @@ import zmq
 
 from .. import host
 from ..errors import Failure, GleemanError
-from ..records import End, ModelState
+from ..records import ModelState
 from ..shm.mapping import ClientMapping
-from ..wire.discovery import Discovery, read_discovery
+from ..wire.discovery import Discovery
 from ..wire.messages import (
-    PROTOCOL_MAJOR,
     Bye,
     Error,
     Frame,
@@ -37,12 +33,12 @@ from ..wire.messages import (
     decode_from_daemon,
     encode,
 )
+from .find import Finder, endpoint_of
 from .session import Session
-from .start import start_daemon
 from .tables import Tables, as_error
 
 if TYPE_CHECKING:
-    from .line import Line
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -53,29 +49,21 @@ SEEK_MS = 20
 """Between looks for a daemon while one is wanted."""
 LOOK_NS = 100_000_000
 """Between looks at the daemon while lines live: what a death costs before it is seen."""
-WAIT_FOR_DAEMON_NS = 30_000_000_000
-"""A line that no daemon takes ends `lost` after this."""
 HELLO_NS = 5_000_000_000
 RETRY_NS = 1_000_000_000
 """Before the same daemon is greeted again."""
-RESTART_NS = 5_000_000_000
-"""Before another daemon is started."""
 BYE_MS = 500
 
 
 class Link:
     """The I/O thread of one client. `start`, `stop` and `wake` are for any other thread."""
 
-    def __init__(
-        self, tables: Tables, instance: str, while_loading: str, name: str, arguments: tuple[str, ...] | None
-    ) -> None:
+    def __init__(self, tables: Tables, finder: Finder, hello: Hello) -> None:
+        """`hello` lacks only the token."""
         self._tables = tables
         tables.wake = self.wake
-        self._instance = instance
-        self._while_loading = while_loading
-        self._name = name
-        self._arguments = arguments
-        self._rate_hz = tables.rate_hz
+        self._finder = finder
+        self._hello = hello
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._opened = False
@@ -85,14 +73,9 @@ class Link:
         self._mouth.setblocking(False)
         self._socket: zmq.Socket[bytes] | None = None
         self._daemon: Discovery | None = None
-        self._left: tuple[int, int] | None = None
-        """The daemon that said it goes: not to be greeted again though it may still be there."""
         self._not_before_ns = 0
         self._hello_due_ns = 0
         self._look_ns = 0
-        self._child: subprocess.Popen[bytes] | None = None
-        self._started_ns = 0
-        self._child_left_ns = 0
 
     def start(self, timeout_s: float) -> None:
         """Connect; returns once a daemon has answered. Raises GleemanError."""
@@ -186,9 +169,10 @@ class Link:
             case Error() if tables.session is None or message.code == "hello-first":
                 self._greeting_failed(as_error(message.code, message.message))
             case Gone():
-                if message.code == "shutting-down" and self._daemon is not None:
-                    self._left = (self._daemon.pid, self._daemon.start_ns)
                 self._lose(message.message)
+                if message.code == "shutting-down":
+                    self._finder.leaves(self._daemon)
+                    self._not_before_ns = 0
             case _:
                 tables.take(message)
 
@@ -199,28 +183,15 @@ class Link:
                 line = tables.waiting[0]
                 if line is None:
                     wire.send(encode(Frame()), zmq.NOBLOCK)
-                elif line.end is None:
-                    self._send_line(wire, line)
+                elif (speak := line.to_send()) is not None:
+                    wire.send(encode(speak), zmq.NOBLOCK)
+                    tables.sent(line)
                 tables.waiting.popleft()
             while tables.orders:
                 wire.send(tables.orders[0], zmq.NOBLOCK)
                 tables.orders.popleft()
         except zmq.Again:  # the daemon does not take more now
             pass
-
-    def _send_line(self, wire: zmq.Socket[bytes], line: Line) -> None:
-        session, speak = self._tables.session, line.asked
-        if session is None or speak is None:
-            return
-        left_ms = speak.deadline_ms
-        if left_ms:
-            left_ms -= (time.monotonic_ns() - line.spoken_ns) // 1_000_000
-            if left_ms <= 0:
-                line.finish(End.EXPIRED, "expired", "its deadline passed before a daemon could take it")
-                return
-        wire.send(encode(msgspec.structs.replace(speak, deadline_ms=left_ms)), zmq.NOBLOCK)
-        line.session = session
-        session.lines[line.id] = line
 
     # ---- finding and losing a daemon -------------------------------------------------------------
 
@@ -235,23 +206,20 @@ class Link:
                     self._look_ns = now_ns + LOOK_NS
                     self._look_at(session)
                 return
-            late = [line for line in tables.lines.values() if line.session is None]
-            for line in late:
-                if now_ns - line.waits_since_ns > WAIT_FOR_DAEMON_NS:
-                    line.finish(End.LOST, "lost", "no daemon came that could speak it")
+            tables.end_forsaken(now_ns)
             if self._socket is not None and now_ns >= self._hello_due_ns:
                 self._hang_up()
                 self._not_before_ns = 0
             if self._socket is not None or now_ns < self._not_before_ns:
                 return
         try:
-            found = read_discovery(self._instance)
-            if found is not None and (found.pid, found.start_ns) != self._left:
+            found = self._finder.look()
+            if found is not None:
                 self._greet(context, found)
-            else:
-                self._seek(now_ns)
         except (GleemanError, zmq.ZMQError, OSError) as error:
-            self._not_before_ns = now_ns + RETRY_NS
+            self._hang_up()
+            none_there = isinstance(error, GleemanError) and error.code == "no-daemon"
+            self._not_before_ns = now_ns + (SEEK_MS * 1_000_000 if none_there else RETRY_NS)
             self._refuse(error if isinstance(error, GleemanError) else Failure(str(error), "no-daemon"))
 
     def _look_at(self, session: Session) -> None:
@@ -264,46 +232,14 @@ class Link:
             self._tables.changed.notify_all()
 
     def _greet(self, context: zmq.Context[zmq.Socket[bytes]], daemon: Discovery) -> None:
-        local = [each for each in daemon.endpoints if each.startswith("ipc:") and sys.platform != "win32"]
-        endpoint = next(iter([*local, *(each for each in daemon.endpoints if each.startswith("tcp:"))]), "")
-        if not endpoint:
-            raise Failure("the discovery file names no endpoint that can be used here", "no-daemon")
+        endpoint = endpoint_of(daemon)
         wire: zmq.Socket[bytes] = context.socket(zmq.DEALER)
         wire.linger = 0
         self._socket, self._daemon = wire, daemon
         self._hello_due_ns = time.monotonic_ns() + HELLO_NS
         wire.connect(endpoint)
-        hello = Hello(
-            id=0,
-            protocol=PROTOCOL_MAJOR,
-            token=daemon.token,
-            client=self._name,
-            pid=os.getpid(),
-            rate_hz=self._rate_hz,
-            while_loading=self._while_loading,
-        )
+        hello = msgspec.structs.replace(self._hello, token=daemon.token)
         wire.send(encode(hello), zmq.NOBLOCK)
-
-    def _seek(self, now_ns: int) -> None:
-        """No daemon is there: start one if we may."""
-        if self._arguments is None:
-            self._refuse(
-                Failure(
-                    "no daemon runs; start one with `gleeman serve` or connect with autostart", "no-daemon"
-                )
-            )
-            return
-        status = self._child.poll() if self._child is not None else None
-        if status is not None and not self._child_left_ns:
-            self._child_left_ns = now_ns
-        if self._child is None or (status is not None and now_ns - self._started_ns > RESTART_NS):
-            if status is not None and not self._opened:
-                self._refuse(
-                    Failure(f"the daemon left with status {status}; `gleeman serve` shows why", "no-daemon")
-                )
-                return
-            self._started_ns, self._child_left_ns = now_ns, 0
-            self._child = start_daemon(self._instance, self._arguments)
 
     def _welcomed(self, welcome: Welcome) -> None:
         daemon = self._daemon
@@ -329,6 +265,7 @@ class Link:
         if self._socket is not None and self._daemon is not None:
             with contextlib.suppress(zmq.Again):  # for a daemon that lives after all
                 self._socket.send(encode(Bye()), zmq.NOBLOCK)
+                self._socket.linger = BYE_MS
         self._hang_up()
         self._not_before_ns = time.monotonic_ns() + RETRY_NS if self._daemon_lives() else 0
         self._tables.lost(reason)

@@ -16,7 +16,7 @@ from ..shm.mapping import ClientMapping, u64_at
 from ..wire.discovery import Discovery
 
 if TYPE_CHECKING:
-    from .line import Line
+    from .life import LineLife
 
 STILL_NS = 2_000_000_000
 """A feeder that has not moved for this long is looked at (DESIGN "Shared memory")."""
@@ -35,7 +35,7 @@ class Session:
         self.rate_hz = rate_hz
         self.dead = False
         """No more will be written: what the lanes hold is all there is."""
-        self.lines: dict[int, Line] = {}
+        self.lines: dict[int, LineLife] = {}
         """Lines sent to this daemon that have not ended, by id."""
         self._mapping = mapping
         self._seen = [0] * layout.LANES

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -32,8 +33,10 @@ from ..wire.messages import (
 from .session import Session
 
 if TYPE_CHECKING:
-    from .line import Line
+    from .life import LineLife
 
+WAIT_FOR_DAEMON_NS = 30_000_000_000
+"""A line that no daemon takes ends `lost` after this."""
 MENDABLE = ("bad-", "empty-", "hello-", "nothing-", "text-too", "too-", "unknown-", "unsupported")
 """How the codes begin that the caller can mend."""
 NOT_MENDABLE = ("bad-token", "bad-daemon", "bad-client", "bad-file", "unsupported-platform")
@@ -57,9 +60,9 @@ class Tables:
         self.rate_hz = rate_hz
         self.wake: Callable[[], None] = lambda: None
         """Set by the link: lets it look at what is to be sent; from any thread."""
-        self.lines: dict[int, Line] = {}
+        self.lines: dict[int, LineLife] = {}
         """All that have not ended."""
-        self.waiting: deque[Line | None] = deque()
+        self.waiting: deque[LineLife | None] = deque()
         """Lines to be sent, in order; None: a frame's end."""
         self.orders: deque[bytes] = deque()
         """Messages for the present daemon that need not wait for its feeder."""
@@ -102,9 +105,23 @@ class Tables:
         self.stalled = False
         self.changed.notify_all()
 
+    def sent(self, line: LineLife) -> None:
+        """A line is in the hands of the daemon that is there."""
+        if self.session is not None:
+            line.session = self.session
+            self.session.lines[line.id] = line
+
+    def end_forsaken(self, now_ns: int) -> None:
+        """Lines that have waited for a daemon too long are lost."""
+        for line in list(self.lines.values()):
+            if line.session is None and now_ns - line.waits_since_ns > WAIT_FOR_DAEMON_NS:
+                line.finish(End.LOST, "lost", "no daemon came that could speak it")
+
     def lost(self, reason: str) -> None:
         """The present session is over: what had begun plays out, the rest is to be sent again."""
         session, self.session = self.session, None
+        for line in self.lines.values():
+            line.waits_since_ns = time.monotonic_ns()
         for number, answer in self.answers.items():
             if answer is None:
                 self.answers[number] = Failure(reason, "no-daemon")
@@ -163,7 +180,7 @@ class Tables:
         elif line is not None and isinstance(answer, GleemanError):
             line.finish(End.REFUSED, answer.code, answer.message)
 
-    def forget(self, line: Line) -> None:
+    def forget(self, line: LineLife) -> None:
         """A line has ended."""
         self.lines.pop(line.id, None)
         if line.session is not None:

@@ -28,19 +28,59 @@ class DemoLine(NamedTuple):
 
     @property
     def language(self) -> str:
-        """"zh" or "en"."""
+        """ "zh" or "en"."""
         return "zh" if self.voice.startswith("z") else "en"
 
 
 LINES = (
-    DemoLine("01-innkeeper", "af_heart", "neutral", "Welcome to the Gleeman's Rest. The stew is hot and the beds are dry."),
-    DemoLine("02-guard", "am_fenrir", "angry", "Halt! Who goes there? Put your sword on the ground and step into the light."),
-    DemoLine("03-bard", "bm_fable", "happy", "Gather round, good people, and I will sing of the dragon and the miller's daughter."),
-    DemoLine("04-widow", "bf_emma", "sad", "He left before the snow came. I still keep a candle in the window for him."),
-    DemoLine("05-smith", "am_michael", "neutral", "That blade has seen better days. Leave it with me until tomorrow morning."),
-    DemoLine("06-scout", "af_sarah", "afraid", "There are wolves on the north road, and something larger is walking behind them."),
-    DemoLine("07-thief", "af_nicole", "neutral", "Keep your voice down. The captain drinks here, and his men are at the next table."),
-    DemoLine("08-mage", "bm_george", "neutral", "The seal under the tower will hold for another year, but not for another winter."),
+    DemoLine(
+        "01-innkeeper",
+        "af_heart",
+        "neutral",
+        "Welcome to the Gleeman's Rest. The stew is hot and the beds are dry.",
+    ),
+    DemoLine(
+        "02-guard",
+        "am_fenrir",
+        "angry",
+        "Halt! Who goes there? Put your sword on the ground and step into the light.",
+    ),
+    DemoLine(
+        "03-bard",
+        "bm_fable",
+        "happy",
+        "Gather round, good people, and I will sing of the dragon and the miller's daughter.",
+    ),
+    DemoLine(
+        "04-widow",
+        "bf_emma",
+        "sad",
+        "He left before the snow came. I still keep a candle in the window for him.",
+    ),
+    DemoLine(
+        "05-smith",
+        "am_michael",
+        "neutral",
+        "That blade has seen better days. Leave it with me until tomorrow morning.",
+    ),
+    DemoLine(
+        "06-scout",
+        "af_sarah",
+        "afraid",
+        "There are wolves on the north road, and something larger is walking behind them.",
+    ),
+    DemoLine(
+        "07-thief",
+        "af_nicole",
+        "neutral",
+        "Keep your voice down. The captain drinks here, and his men are at the next table.",
+    ),
+    DemoLine(
+        "08-mage",
+        "bm_george",
+        "neutral",
+        "The seal under the tower will hold for another year, but not for another winter.",
+    ),
     DemoLine("09-zhanggui", "zf_xiaobei", "happy", "客官里边请，楼上还有两间上好的客房。"),
     DemoLine("10-laobing", "zm_yunjian", "neutral", "前面的山路已经被大雪封住了，明天再走吧。"),
     DemoLine("11-guniang", "zf_xiaoxiao", "sad", "他走的时候什么也没说，只留下了一把旧伞。"),
@@ -106,7 +146,13 @@ def _table(rows: list[dict[str, Any]], total: dict[str, Any]) -> None:
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
     table.add_column("first audio ms", justify="right")
     for row in rows:
-        cells = (row["file"], row["voice"], row["emotion"], f"{row['seconds']:.2f}", f"{row['first_audio_ms']:.0f}")
+        cells = (
+            row["file"],
+            row["voice"],
+            row["emotion"],
+            f"{row['seconds']:.2f}",
+            f"{row['first_audio_ms']:.0f}",
+        )
         table.add_row(*cells)
     Console().print(table)
     click.echo(

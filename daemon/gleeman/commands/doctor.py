@@ -91,13 +91,14 @@ def _runtime() -> tuple[Level, str]:
 
 
 def _mapping() -> tuple[Level, str]:
-    for folder in host.mapping_folders():
+    folders = host.mapping_folders(paths.runtime_dir())
+    for folder in folders:
         if not folder.is_dir():
             continue
         room = shutil.disk_usage(folder).free // TOTAL_BYTES
         if room:
             return "ok", f"shared memory in {folder}, room for {room} clients"
-    return "problem", f"no room for a mapping of {TOTAL_BYTES / 1e6:.0f} MB in any of {host.mapping_folders()}"
+    return "problem", f"no room for {TOTAL_BYTES / 1e6:.0f} MB of shared memory in {' or '.join(map(str, folders))}"
 
 
 def _loopback() -> tuple[Level, str]:

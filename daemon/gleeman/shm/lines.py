@@ -16,6 +16,8 @@ from .publish import fence, publish
 
 MASK = layout.CAPACITY - 1
 EVENT_MASK = layout.EVENTS - 1
+BITE_SAMPLES = 4096
+"""A ring is topped up when it has room for this much: 85 ms at 48 kHz of the 2.7 s it holds."""
 REMEMBERED = 4096
 """Lines that ended lately, by number, so that what comes late for them is dropped."""
 _HEAD_ZEROS = bytes(layout.LANE_HEAD_BYTES)
@@ -80,6 +82,14 @@ class Line:
             self.pending_samples += len(chunk.samples)
         self.events.extend(chunk.events)
         self.complete = chunk.last
+
+    def wants_filling(self) -> bool:
+        """Whether something that waits has room: samples in no small bites, or events at once."""
+        event_room = layout.EVENTS - (self.event_write - self.event_read)
+        if event_room and self.events and self.events[0].sample <= self.write:
+            return True
+        room = layout.CAPACITY - (self.write - self.read)
+        return 0 < min(self.pending_samples, BITE_SAMPLES) <= room
 
 
 class Session:
@@ -264,7 +274,7 @@ class Session:
                 # Another generation's number is a late word of the lane's last reader: passed over.
                 line.cancelled = line.cancelled or cancel == line.generation
                 line.done = done == line.generation
-            if line.done or (line.cancelled and not line.cancel_told) or line.pending or line.events:
+            if line.done or (line.cancelled and not line.cancel_told) or line.wants_filling():
                 changed.append(line)
         return changed
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..records import Event, Samples
 
-THRESHOLD = 0.98
+THRESHOLD = float(np.float32(0.98))
 """A signal that stays below passes bit for bit."""
 RELEASE_S = 0.05
 """After a peak the gain comes back by a factor of e in this time."""

@@ -121,8 +121,8 @@ class LatePipeline:
 
 def pick_device(asked: str) -> tuple[str, str]:
     """The torch device for "auto", "cpu", "cuda" or "cuda:N", and why. Imports torch unless that is plain
-    without it: for the loader's thread. Raises Failure no-device when what was asked for by name is not there.
-    """
+    without it: for the loader's thread. Raises Failure no-device when what was asked for by name is not
+    there."""
     if asked == "cpu":
         return "cpu", "asked for"
     if asked == "auto" and not _nvidia_driver():

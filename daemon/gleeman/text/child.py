@@ -5,6 +5,7 @@ daemon. `gleeman _text` speaks `messages.py` over its pipes and ends when its in
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import queue
@@ -46,8 +47,9 @@ def main() -> None:
     # The pipe is ours alone: whatever a library prints goes to the log.
     pipe = _Pipe(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
+    requests = os.fdopen(0, "rb", closefd=False)  # not sys.stdin: a program without a console has none
     jobs: queue.SimpleQueue[messages.ToChild] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, jobs), name="listen", daemon=True).start()
+    threading.Thread(target=_listen, args=(requests, jobs), name="listen", daemon=True).start()
     pipe.send(messages.Up())
     while True:
         job = jobs.get()
@@ -67,7 +69,7 @@ def _listen(stream: BinaryIO, jobs: queue.SimpleQueue[messages.ToChild]) -> None
         log.error("the daemon's request cannot be read: %s", error)
         status = 1
     finally:
-        sys.stderr.flush()
+        logging.shutdown()
         os._exit(status)
 
 
@@ -95,6 +97,7 @@ def _load(language: str, send: Callable[[messages.FromChild], None]) -> None:
 
                 english.load(british=language == "en-gb")
             _loaded.add(language)
+            gc.freeze()  # lexicons never go: a full collection need not walk them (tens of milliseconds)
         except Exception as error:
             log.exception("loading %s failed", language)
             message = f"{type(error).__name__}: {error}"
@@ -102,7 +105,8 @@ def _load(language: str, send: Callable[[messages.FromChild], None]) -> None:
 
 
 def _warm(send: Callable[[messages.FromChild], None]) -> None:
-    for language in ("en-us", "zh", "en-gb"):
+    """Not British: its lexicon is 100 MB, loaded when the first British voice speaks."""
+    for language in ("en-us", "zh"):
         _load(language, send)
 
 

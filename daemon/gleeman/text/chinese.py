@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 import threading
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .. import host, paths
+from .align import align
 from .clean import Marked
 from .spoken import Spoken, tidy
 
@@ -36,6 +35,8 @@ def load() -> _Tools:
         if not _tools:
             logging.getLogger("jieba").setLevel(logging.WARNING)
             import jieba
+
+            from .. import host, paths
 
             jieba.setLogLevel(logging.WARNING)
             # jieba keeps a marshalled dictionary in the shared temporary folder, where another user could
@@ -78,18 +79,17 @@ def normalise(marked: Marked) -> Marked:
         if after == before:
             keep(start, end)
             continue
-        matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-        for tag, first, last, new_first, new_last in matcher.get_opcodes():
-            if tag == "equal":
-                keep(start + first, start + last)
-            elif tag in ("replace", "insert"):
-                if tag == "insert":
-                    first = max(0, first - 1)
-                    last = first + 1
-                begin, stop = marked.span(start + first, start + last)
-                characters.append(after[new_first:new_last])
-                begins.extend([begin] * (new_last - new_first))
-                ends.extend([stop] * (new_last - new_first))
+        for block in align(before, after):
+            if block.equal:
+                keep(start + block.first, start + block.last)
+                continue
+            first, last = block.first, max(block.last, block.first + 1)
+            if block.first == block.last:  # inserted: with the character before
+                first, last = max(0, first - 1), max(1, first)
+            begin, stop = marked.span(start + first, start + last)
+            characters.append(after[block.new_first : block.new_last])
+            begins.extend([begin] * (block.new_last - block.new_first))
+            ends.extend([stop] * (block.new_last - block.new_first))
     keep(at, len(text))
     return _in_order(Marked("".join(characters), begins, ends))
 

@@ -83,7 +83,7 @@ _MARKS = {
 }
 _KEPT_SYMBOLS = frozenset("°$€£¥₩₹¢+=<>~&%@#/")
 _FOLDED = re.compile(
-    "[\uff00-\uffef\ufb00-\ufb06\u2100-\u214f\u2460-\u24ff\u3200-\u33ff\uf900-\ufaff\U0001d400-\U0001d7ff]"
+    "[\uff00-\uffef\ufb00-\ufb06\u2100-\u214f\u2460-\u24ff\u3200-\u33ff\uf900-\ufaff\U0001d400-\U0001d7ff\U0002f800-\U0002fa1f]"
 )
 _TAG = re.compile(
     r"</?(?:b|i|u|s|p|br|em|strong|span|font|color|size|sprite|mark|sub|sup|align|link|speak|break)"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 import threading
 from typing import Any
 
+from .align import align
 from .clean import Marked
 from .spoken import Spoken, core, sounds, tidy
 
@@ -79,19 +79,19 @@ def _spans(
             begin_at, end_at = begin_at + inner[0], begin_at + inner[1]
         return marked.span(begin_at, end_at)
 
-    if before == after:
-        return [span(index, index + 1) for index in range(len(source))]
+    # by the words without their marks: "Dr." and "Dr" are the same word
+    old = [word[slice(*core(word))] or word for word in before]
+    new = [word[slice(*core(word))] or word for word in after]
     spans: list[tuple[int, int]] = []
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    for tag, first, last, new_first, new_last in matcher.get_opcodes():
-        if tag == "equal":
-            spans += [span(index, index + 1) for index in range(first, last)]
-        elif tag == "replace":
-            spans += [span(first, last)] * (new_last - new_first)
-        elif tag == "insert":
-            near = min(first, len(source) - 1)
+    for block in align(old, new):
+        if block.equal:
+            spans += [span(index, index + 1) for index in range(block.first, block.last)]
+        elif block.first < block.last:
+            spans += [span(block.first, block.last)] * (block.new_last - block.new_first)
+        else:  # a word that stands for nothing of its own: with the one before
+            near = min(block.first, len(source) - 1)
             beside = spans[-1] if spans else span(near, near + 1)
-            spans += [beside] * (new_last - new_first)
+            spans += [beside] * (block.new_last - block.new_first)
     return spans
 
 

@@ -219,6 +219,8 @@ def _joined(words: list[Spoken], *, plain: bool) -> tuple[str, list[Word]]:
     length = 0
     for word in words:
         piece = word.text if plain else word.phonemes
+        if not plain and not pieces:
+            piece = piece.lstrip(",.;:!? ")  # no pause before anything was said
         if not piece:
             continue
         first, last = core(piece) if plain else sounds(piece)

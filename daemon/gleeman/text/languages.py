@@ -15,6 +15,7 @@ from .spoken import Spoken, core, tidy
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff〇\U00020000-\U0003134f"
 _RUN = re.compile(f"[{_HAN}]+|[^{_HAN}]+")
 _WORD = re.compile(r"[^\W\d_]+")
+_LEAD = re.compile(r"[,.;:!?…。—”)]+\s*(?!\d)")
 _CHUNK = re.compile(r"\S+")
 
 
@@ -40,6 +41,10 @@ def read(marked: Marked, base: str, british: bool, warnings: list[str]) -> list[
                 spoken[-1] = spoken[-1]._replace(gap=True)
             spoken += chinese.read(run, warnings)
         elif any(c.isalnum() or c in "%&@+" for c in run.text):
+            lead = _LEAD.match(run.text) if spoken else None
+            if lead:  # marks that belong to the Chinese word before
+                _marks(spoken, run.cut(0, lead.end()))
+                run = run.cut(lead.end(), len(run.text))
             _join(spoken, run)
             words = english.read(run._replace(text=run.text.replace("。", ".")), british, warnings)
             spoken += map(_letter, words) if base == "zh" else words

@@ -31,7 +31,7 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
 
 
 class Warm(msgspec.Struct, frozen=True, tag="warm"):
-    """To the process: load every language in the background, lines come soon."""
+    """To the process: load its languages in the background, lines come soon."""
 
 
 class Up(msgspec.Struct, frozen=True, tag="up"):

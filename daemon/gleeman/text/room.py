@@ -133,7 +133,8 @@ class TextRoom:
         hang_s: float = 10.0,
         command: Sequence[str] | None = None,
     ) -> None:
-        """The callbacks are called on the text thread. `warm`: load every language at the start.
+        """The callbacks are called on the text thread; a GleemanError out of `deliver` fails the line.
+        `warm`: load American English and Chinese at the start.
         `command` replaces the process in tests."""
         self.restarts = 0
         """Text processes replaced because they hung or died."""
@@ -243,7 +244,10 @@ class TextRoom:
             if isinstance(message, messages.Answer):
                 for warning in message.warnings:
                     log.warning("line %d: %s", request.key.line, warning)
-                self._deliver(request, message.clauses)
+                try:
+                    self._deliver(request, message.clauses)
+                except GleemanError as error:  # the next room is full
+                    self._fail(request, error)
             elif message.ours:
                 self._fail(request, Failure(message.message, message.code))
             else:

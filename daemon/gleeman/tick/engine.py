@@ -10,12 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -32,12 +31,8 @@ log = logging.getLogger(__name__)
 
 MAIN = "main"
 """What lines call the pipeline that the daemon was started for, whatever its name."""
-_Key = TypeVar("_Key", int, LineKey)
-
 REMEMBERED_LINES = 1024
 """Latest first-audio times that `counters` tells."""
-REMEMBERED_CANCELS = 4096
-"""Keys and sessions cancelled before their lines came out of the text room."""
 STOP_S = 2.0
 AFTER_MISTAKE_S = 0.1
 
@@ -91,8 +86,6 @@ class Engine:
         self._limits = limits
         self._scheduler = Scheduler(limits)
         self._speaking: dict[LineKey, LinePost] = {}  # lines of which samples were handed on
-        self._cancelled: OrderedDict[LineKey, None] = OrderedDict()
-        self._dropped: OrderedDict[int, None] = OrderedDict()
         self._batches = 0
         self._rows = 0
         self._first_audio_ms: deque[float] = deque(maxlen=REMEMBERED_LINES)
@@ -148,12 +141,12 @@ class Engine:
         self._tell(partial(self._scheduler.frame, session))
 
     def cancel(self, key: LineKey) -> None:
-        """Forget a line, also one that `add` has yet to bring. Always followed by `end` CANCELLED on the
-        engine's thread, so that no chunk of the line comes after it; who has ended it already ignores it."""
-        self._tell(partial(self._cancel, key))
+        """Forget a line; what of it is in flight is thrown away. Whoever cancels it tells its end, and brings
+        it no more if `add` has not brought it yet."""
+        self._tell(partial(self._forget, key))
 
     def drop_session(self, session: int) -> None:
-        """Forget all lines of a session, for good; none is ended, as nobody is there to be told."""
+        """Forget all lines of a session; none is ended, as nobody is there to be told."""
         self._tell(partial(self._drop_session, session))
 
     def room_changed(self) -> None:
@@ -256,10 +249,9 @@ class Engine:
                 log.exception("a mistake of ours in what the engine was told")
 
     def _add(self, request: LineRequest, clauses: tuple[Clause, ...]) -> None:
-        self._inbox_lines -= 1
+        with self._wake:
+            self._inbox_lines -= 1
         key = request.key
-        if key in self._cancelled or key.session in self._dropped:
-            return
         if request.pipeline == MAIN and self._broken is not None:
             self._end(key, End.FAILED, self._broken.code, self._broken.message)
             return
@@ -277,17 +269,11 @@ class Engine:
         except InputError as error:
             self._end(key, End.REFUSED, error.code, error.message)
 
-    def _cancel(self, key: LineKey) -> None:
-        if not self._forget(key):
-            _remember(self._cancelled, key)
-        self._end(key, End.CANCELLED, "cancelled", "the game cancelled it")
-
-    def _forget(self, key: LineKey) -> bool:
+    def _forget(self, key: LineKey) -> None:
         self._speaking.pop(key, None)
-        return self._scheduler.cancel(key)
+        self._scheduler.cancel(key)
 
     def _drop_session(self, session: int) -> None:
-        _remember(self._dropped, session)
         self._scheduler.drop_session(session)
         for key in [key for key in self._speaking if key.session == session]:
             del self._speaking[key]
@@ -354,7 +340,7 @@ class Engine:
             audio = RowAudio(np.zeros(0, np.float32), ())
         samples, events = post.process(audio.samples, audio.events, last)
         # A clause comes whole, so playing may begin with its first sample: no preroll. What follows is made
-        # while it plays; should that fail, the reader waits between two clauses, where a pause does least harm.
+        # while it plays; if that is late, the reader waits between two clauses, where a pause harms least.
         self._hand(Chunk(key, samples, events, last, request.priority, 0))
 
 
@@ -372,9 +358,3 @@ def _run_checked(pipeline: Pipeline, rows: Sequence[Row]) -> dict[LineKey, RowAu
 
 def _rough_frames(row: Row) -> int:
     return frames_of(row.clause, row.speed)
-
-
-def _remember(memory: OrderedDict[_Key, None], key: _Key) -> None:
-    memory[key] = None
-    if len(memory) > REMEMBERED_CANCELS:
-        memory.popitem(last=False)

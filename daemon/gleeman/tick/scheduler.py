@@ -28,6 +28,9 @@ class Limits:
     """Rows of a batch; as many as there are lanes."""
     frames: int = 6_400
     """Predicted frames of a batch, 25 ms each: bounds the device's memory."""
+    first_frames: int = 400
+    """The same for a pipeline's first batch, before its pace is known: 10 s of speech, which a slow CPU makes
+    in a few seconds."""
     run_ns: int = 100_000_000
     """Predicted time of a batch: the longest that an `immediate` line finds the engine busy, but for single
     rows that take longer by themselves. 100 ms for the teacher's vocoder on a CPU, 50 for the fast one there,
@@ -127,7 +130,7 @@ class Scheduler:
         assert key not in self._lines
         if self._of_session.get(key.session, 0) >= self._limits.session_lines:
             raise InputError(
-                f"{self._limits.session_lines} lines of this session wait already; send it again when one ends",
+                f"{self._limits.session_lines} lines of this session wait; send it again when one ends",
                 "busy",
             )
         if len(self._lines) >= self._limits.total_lines:
@@ -267,7 +270,7 @@ class Scheduler:
         return (_ORDINARY, int(aged), request.deadline_ns or _NEVER, line.number)
 
     def _horizon_ns(self, line: _Line) -> float:
-        """Twice the predicted time of a batch: the pipeline's usual one, or this row alone if that is more."""
+        """Twice the predicted time of a batch: the pipeline's usual one, or this row alone if longer."""
         pace = self._paces.get(line.request.pipeline)
         if pace is None:
             return 2.0 * self._limits.run_ns
@@ -277,17 +280,21 @@ class Scheduler:
         """The first of `ready`, and those after it of the same pipeline that the budgets hold."""
         taken: list[_Line] = []
         frames = ns = 0.0
-        pace = _Pace()
+        pace, most_frames = _Pace(), self._limits.frames
         for line in ready:
             if not taken:
-                pace = self._paces.get(line.request.pipeline, pace)
+                known = self._paces.get(line.request.pipeline)
+                if known:
+                    pace = known
+                else:
+                    most_frames = min(most_frames, self._limits.first_frames)
             elif line.request.pipeline != taken[0].request.pipeline:
                 continue
             estimated = line.frames[line.next]
             frames += pace.frames(estimated)
             ns += pace.ns(estimated)
             # Stop at the first that does not fit: a shorter one behind it must not overtake it for ever.
-            if taken and (frames > self._limits.frames or ns > self._limits.run_ns):
+            if taken and (frames > most_frames or ns > self._limits.run_ns):
                 break
             taken.append(line)
             if len(taken) == self._limits.rows:

@@ -323,8 +323,9 @@ def _decode(decoder: msgspec.msgpack.Decoder[_T], data: bytes | memoryview) -> _
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        reason = str(error)
-        if "$.type" in reason and "Invalid value" in reason:
+        whole = str(error)  # it repeats what was sent, however long
+        reason = whole if len(whole) <= 300 else f"{whole[:200]} … {whole[-80:]}"
+        if "$.type" in whole and "Invalid value" in whole:
             raise InputError(f"unknown message type: {reason}", "unknown-type") from None
         misfit = "missing required" in reason or ", got `" in reason
         raise InputError(reason, "bad-message" if misfit else "bad-value") from None

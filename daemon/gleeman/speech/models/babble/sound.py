@@ -22,7 +22,7 @@ BLOCK_HOPS = 64
 """Hops done at once, so that a block's arrays stay in the processor's second cache."""
 LEVEL = 0.09
 """Root mean square of a full vowel: clearly below the speech of a model."""
-BREATH_LEVEL = 0.035
+BREATH_LEVEL = 0.05
 GLIDE_HOPS = 7
 """The mouth takes about 35 ms from one shape to the next."""
 FADE_SAMPLES = 240
@@ -86,9 +86,8 @@ def babble(
     strengths *= (voiced * LEVEL * np.sqrt(2))[:, None]
 
     voice = _sing(f0_hz, strengths)
-    hiss = np.diff(
-        rng.standard_normal(voice.size + 1, np.float32)
-    )  # rises 6 dB an octave: breath, not rumble
+    noise = rng.random(voice.size + 2, np.float32)
+    hiss = noise[2:] - noise[:-2]  # most at 6 kHz, nothing at 0 and 12: breath, neither rumble nor crackle
     voice += hiss * _between(breath * BREATH_LEVEL)
 
     samples = voice[:total_samples] * np.float32(gain)
@@ -123,7 +122,7 @@ def _pitch(f0_hz: float, points: int, rng: np.random.Generator, rises: bool) -> 
     wander = np.interp(place, np.linspace(0, 1, turns), rng.uniform(-1, 1, turns))
     melody = 1.09 - 0.2 * place + 0.07 * wander
     if rises:
-        melody += 0.35 * np.clip(place * 4 - 3, 0, None)
+        melody += 0.4 * np.clip(place * 2.5 - 1.5, 0, None)
     return (f0_hz * melody).astype(np.float32)
 
 

@@ -84,7 +84,7 @@ def from_json(text: str) -> KokoroConfig:
             else:
                 sizes[name] = _size(value)
         return KokoroConfig(**sizes)  # type: ignore[arg-type]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Failure(
             f"the weight file's metadata names no sizes we know: {error}", "model-damaged"
         ) from None

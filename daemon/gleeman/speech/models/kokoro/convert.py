@@ -164,9 +164,12 @@ def _plain_name(name: str) -> str:
 
 
 def _value(stored: Mapping[str, Any], name: str) -> Array:
-    from onnx import numpy_helper
+    from onnx import TensorProto, numpy_helper
 
-    return np.asarray(numpy_helper.to_array(stored[name]))
+    tensor = stored[name]
+    if tensor.data_location != TensorProto.DEFAULT:  # it could name any file of this machine
+        raise ValueError(f"{name} lies outside the file")
+    return np.asarray(numpy_helper.to_array(tensor))
 
 
 def _float32(value: Array) -> npt.NDArray[np.float32]:
@@ -277,10 +280,14 @@ def save(tensors: Tensors, path: Path, origin: Mapping[str, str]) -> None:
     """Write one safetensors file. The same tensors and origin give the same bytes.
 
     origin goes into the file's metadata under the one key "gleeman", as JSON: safetensors writes several
-    keys in an order that changes from run to run.
+    keys in an order that changes from run to run. Raises Failure "fetch-failed" when the disk does not
+    take it.
     """
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    save_file(
-        tensors, path, metadata={"gleeman": json.dumps(dict(origin), sort_keys=True, ensure_ascii=False)}
-    )
+    said = json.dumps(dict(origin), sort_keys=True, ensure_ascii=False)
+    try:
+        save_file(tensors, path, metadata={"gleeman": said})
+    except SafetensorError as error:  # which also stands for a full disk
+        raise Failure(f"{path} cannot be written: {error}", "fetch-failed") from None

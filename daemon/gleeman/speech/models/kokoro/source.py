@@ -132,9 +132,11 @@ class ShortFourier:
         bins = (
             padded.unfold(1, self.n_fft, self.hop) @ _tables(self.n_fft, signal.device).analysis
         )  # (B, frames, 2 bins)
-        real, imaginary = bins.transpose(1, 2).contiguous().chunk(2, dim=1)
-        # abs() leaves no negative zero, for which the angle of a negative real bin would be -pi
-        imaginary = torch.cat([imaginary[:, :1].abs(), imaginary[:, 1:-1], imaginary[:, -1:].abs()], dim=1)
+        real, imaginary = bins.transpose(1, 2).contiguous().chunk(2, dim=1)  # (B, bins, frames) each
+        # What is real but for float noise is made so, or its angle would be pi or -pi by chance: the two end
+        # bins, and the first window, which its reflection makes symmetric. abs() leaves no negative zero.
+        imaginary[:, [0, -1]] = imaginary[:, [0, -1]].abs()
+        imaginary[:, :, 0] = 0.0
         return torch.cat([torch.hypot(real, imaginary), torch.atan2(imaginary, real)], dim=1)
 
     def inverse(self, magnitude: Tensor, angle: Tensor, rows: Rows) -> Tensor:
