@@ -39,7 +39,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def start_game(program: Callable[[str], Path], home: Path, tmp_path: Path) -> Iterator[Callable[[str], CGame]]:
+def start_game(
+    program: Callable[[str], Path], home: Path, tmp_path: Path
+) -> Iterator[Callable[[str], CGame]]:
     games: list[CGame] = []
 
     def start(kind: str = "checked") -> CGame:

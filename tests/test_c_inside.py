@@ -72,6 +72,12 @@ def test_the_layout_is_that_of_the_daemon(program: Path) -> None:
         assert int(value) == getattr(layout, name), name
     constants = {name for name, value in vars(layout).items() if name.isupper() and isinstance(value, int)}
     assert constants - rows.keys() == {"HEADER", "HEADER_BYTES"}
+    written = json.loads((ROOT / "bindings" / "spec" / "vectors" / "layout.json").read_text())
+    for prefix, fields in (("H_", written["header"]), ("L_", written["lane"])):
+        for field in fields:
+            assert int(rows[prefix + field["name"].upper()]) == field["offset"]
+    for name in ("magic", "total_bytes", "lanes", "capacity", "events", "lane_heads", "event_rings"):
+        assert int(rows[name.upper()]) == written[name]
 
 
 def test_what_c_encodes_the_daemon_reads(program: Path) -> None:

@@ -204,3 +204,32 @@ def test_babble_needs_no_torch(start_daemon: Any) -> None:
     if not maps.exists():
         pytest.skip("only Linux shows what a process has loaded")
     assert "libtorch" not in maps.read_text()
+
+
+def test_without_weights_it_says_so_and_a_stand_in_speaks(
+    start_daemon: Any, connect: Any, home: Path
+) -> None:
+    (home / "models").unlink(missing_ok=True)
+    daemon = start_daemon("--device", "cpu", model="kokoro")
+    waiting, _ = connect(daemon.discovery)
+    babbling, welcome = connect(daemon.discovery, while_loading="babble")
+    assert welcome.state in ("loading", "warming", "failed")
+    for peer in (waiting, babbling):
+        peer.send(m.Speak(id=1, line=1, text="Well met."))
+        peer.send(m.Frame())
+        peer.read(m.Accepted)
+    first = waiting.read()
+    ended = waiting.read() if isinstance(first, m.Clauses) else first
+    assert (ended.line, ended.end, ended.code) == (1, "failed", "model-missing")
+    assert isinstance(babbling.read(), m.Clauses)
+    wait_until(lambda: report(babbling).first_audio_ms_p50 is not None, "the stand-in spoke")
+    assert report(babbling).state == "failed"
+
+
+def test_a_line_with_nothing_to_say_fails_with_its_code(start_daemon: Any, connect: Any) -> None:
+    peer, _ = connect(start_daemon().discovery)
+    peer.send(m.Speak(id=1, line=1, text="… !"))
+    peer.read(m.Accepted)
+    ended = peer.read()
+    assert isinstance(ended, m.Ended), ended
+    assert (ended.end, ended.code, ended.in_lane) == ("failed", "nothing-to-say", False)

@@ -26,6 +26,7 @@ def _no_gradients() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def model() -> Kokoro:
+    torch.set_num_threads(1)  # a tiny model only waits for a second thread
     return tiny_model()
 
 

@@ -36,7 +36,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pipeline(weights: Path) -> KokoroPipeline:
-    made = KokoroPipeline(weights, VoiceStore(), "cpu", torch.get_num_threads())
+    made = KokoroPipeline(weights, VoiceStore(), "cpu", threads=1)
     made.load(lambda state, progress: None)
     return made
 

@@ -14,7 +14,8 @@ from gleeman.errors import Failure
 from gleeman.records import End, LineKey
 from gleeman.shm import layout
 from gleeman.shm.feeder import Feeder
-from gleeman.shm.mapping import u64_at
+from gleeman.shm.lane import LaneReader
+from gleeman.shm.mapping import ClientMapping, u64_at
 from shm_helpers import Rig, play, ramp, until
 
 
@@ -246,3 +247,49 @@ def test_an_error_in_a_callback_silences_nobody(tmp_path, caplog):
         assert "goes on" in caplog.text
     finally:
         rig.close()
+
+
+DAEMON = """
+import sys, pathlib, numpy as np
+from gleeman.records import Chunk, LineKey
+from gleeman.shm.feeder import Feeder
+nothing = lambda *_: None
+say = lambda *words: print(*words, flush=True)
+feeder = Feeder(lambda s, path, size: say(path), nothing, nothing, nothing, nothing, nothing, nothing,
+                lambda key: say("heard"), folders=[pathlib.Path(sys.argv[1])])
+feeder.start()
+feeder.open_session(7, 24_000, 0)
+feeder.hand(Chunk(LineKey(7, 1), np.arange(1000, dtype=np.float32), (), False))
+input()
+"""
+
+
+def test_a_killed_daemon_is_inaudible_and_leaves_nothing_after_the_next_start(tmp_path):
+    daemon = subprocess.Popen(
+        [sys.executable, "-c", DAEMON, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert daemon.stdout is not None
+        path = daemon.stdout.readline().strip()
+        assert daemon.stdout.readline() == "heard\n"
+        mapping = ClientMapping.open(path, layout.TOTAL_BYTES)
+        (live,) = mapping.lanes()
+        reader = LaneReader(mapping, live.lane, live.generation)
+        daemon.kill()
+        daemon.wait(60)
+        assert not host.pid_alive(mapping.daemon_pid, mapping.daemon_start_ns)
+        assert reader.read(2000).tolist() == list(range(1000))
+        assert reader.ended is None
+        assert len(files(tmp_path)) == 1
+        rig = Rig(tmp_path)
+        rig.feeder.start()
+        rig.close()
+        assert files(tmp_path) == []
+        reader.finish()
+        mapping.close()
+    finally:
+        daemon.kill()
+        daemon.communicate(timeout=60)

@@ -81,6 +81,12 @@ def test_words_carry_their_text_and_how_long_they_last():
     ]
 
 
+def test_words_and_shapes_are_told_in_one_order():
+    made = dataclasses.replace(clause("go on", "ɡˈO ˈɔn"), words=(Word(0, 2, 0, 3), Word(3, 5, 4, 7)))
+    events = events_of(made, even("ɡˈO ˈɔn"), 700)
+    assert [event.sample for event in events] == sorted(event.sample for event in events)
+
+
 def test_a_word_without_symbols_is_not_told():
     made = dataclasses.replace(clause("ab", "ab"), words=(Word(0, 1, 1, 1), Word(1, 2, 7, 9)))
     assert [event.type for event in events_of(made, even("ab"), 200)].count(EventType.WORD) == 0

@@ -156,6 +156,17 @@ def test_a_line_that_the_model_cannot_speak_fails_alone(bench):
     assert [len(rows) for rows in bench.main.batches] == [3, 1, 1, 1]
 
 
+def test_a_batch_that_failed_does_not_make_the_model_seem_slow(bench):
+    bench.main.poison = "poison"
+    bench.add(1, "poison")
+    bench.add(2, "one")
+    bench.turns()
+    for line in range(3, 9):
+        bench.add(line, "four" * 2)
+    bench.turns()
+    assert len(bench.main.batches[-1]) == 6
+
+
 def test_a_line_may_fail_in_its_middle(bench):
     bench.main.poison = "poison"
     bench.add(1, "one", "poison", "three")

@@ -111,24 +111,19 @@ static gleeman_status prepare(gleeman_client *c, const gleeman_connect_options *
     return find_path(c, o);
 }
 
-static void stop_and_free(gleeman_client *c) {
+static void stop(gleeman_client *c) {
     atomic_store(&c->stop, 1);
     plat_wake(&c->wakeup);
     plat_thread_join(&c->thread);
     plat_wake_close(&c->wakeup);
     for (int i = 0; i < MAPPINGS; i++)
         if (atomic_load(&c->maps[i].used)) plat_unmap(c->maps[i].base, SHM_TOTAL_BYTES);
-    free(c);
 }
 
 static gleeman_status wait_for_daemon(gleeman_client *c) {
     while (atomic_load(&c->first_answer) == 0 && plat_now_ns() < c->wait_until_ns + 50 * MS) plat_sleep_ms(1);
     gleeman_status answer = atomic_load(&c->first_answer);
-    if (answer > 0) return GLEEMAN_OK;
-    /* first_error is read after the thread is gone */
-    atomic_store(&c->stop, 1);
-    plat_wake(&c->wakeup);
-    return answer == 0 ? GLEEMAN_E_TIMEOUT : answer;
+    return answer > 0 ? GLEEMAN_OK : answer == 0 ? GLEEMAN_E_TIMEOUT : answer;
 }
 
 gleeman_status gleeman_connect(const gleeman_connect_options *options, gleeman_client **client) {
@@ -156,12 +151,8 @@ gleeman_status gleeman_connect(const gleeman_connect_options *options, gleeman_c
     }
     if (c->wait_until_ns != 0) status = wait_for_daemon(c);
     if (status != GLEEMAN_OK) {
-        plat_thread_join(&c->thread);
+        stop(c); /* before its thread's sentence is read */
         fail(NULL, status, c->first_error[0] ? c->first_error : "the daemon does not answer");
-        c->thread = (plat_thread){0};
-        plat_wake_close(&c->wakeup);
-        for (int i = 0; i < MAPPINGS; i++)
-            if (atomic_load(&c->maps[i].used)) plat_unmap(c->maps[i].base, SHM_TOTAL_BYTES);
         free(c);
         return status;
     }
@@ -170,7 +161,9 @@ gleeman_status gleeman_connect(const gleeman_connect_options *options, gleeman_c
 }
 
 void gleeman_close(gleeman_client *client) {
-    if (client != NULL) stop_and_free(client);
+    if (client == NULL) return;
+    stop(client);
+    free(client);
 }
 
 /* ---- lines ---- */

@@ -88,7 +88,8 @@ enum {
     GLEEMAN_E_CANCELLED = -18,       /* the game cancelled it */
     GLEEMAN_E_EXPIRED = -19,         /* its deadline passed */
     GLEEMAN_E_PLATFORM = -20,        /* this machine lacks something we rely on */
-    GLEEMAN_E_OTHER = -21            /* a code this library has no number for: see the event's `code` */
+    GLEEMAN_E_UNSUPPORTED = -21,     /* the daemon is of another age: update the older of the two */
+    GLEEMAN_E_OTHER = -22            /* a code this library has no number for: see the event's `code` */
 };
 
 /* How a line ended. */

@@ -263,6 +263,8 @@ def serve(config: Config) -> int:
     with contextlib.ExitStack() as stack:
         stack.callback(take_lock(config.instance).release)
         log.info("effective configuration: %s", as_flags(config))
+        if config.vram_mb:
+            log.warning("vram-mb is not enforced by this version; device memory is not capped")
         daemon = Daemon(config)
         stack.callback(daemon.stop)
         for number in (signal.SIGTERM, signal.SIGINT):

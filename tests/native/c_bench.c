@@ -68,7 +68,8 @@ int main(void) {
         lines[i] = speak(c, "Once upon a time there was an old king who lived in a castle by the sea.");
     gleeman_frame(c);
     until(c, GLEEMAN_EVENT_BEGUN, LINES, 200);
-    for (int i = 0; i < LINES; i++) gleeman_read(c, lines[i], block, 480, &got);
+    for (int i = 0; i < LINES; i++)
+        for (got = 0; got == 0;) gleeman_read(c, lines[i], block, 480, &got);
     until(c, GLEEMAN_EVENT_CLAUSE, LINES, 200);
     for (int i = 0; i < POLLS; i++) {
         double start = now_us();

@@ -170,7 +170,7 @@ static inline void game_tell_event(line_slot *slot, uint64_t line, shm_event e, 
     event->text_end = e.text_end;
     event->duration_samples = e.duration_samples;
     event->value = e.code;
-    event->number = isfinite(e.weight) ? (double)e.weight : 0.0;
+    event->number = (double)e.weight;
     if (event->type == GLEEMAN_EVENT_VISEME) {
         if (event->value > 14) event->value = 0;
         slot->mouth_open = event->value != 0;
@@ -192,6 +192,10 @@ static inline int game_tell_heard(line_slot *slot, uint64_t line, uint32_t lane,
     for (; read < write; read++) {
         shm_event e = shm_event_at(base, lane, read);
         if (e.sample >= heard && !to_the_end) break;
+        if (!isfinite(e.weight) || e.text_begin > e.text_end) {
+            atomic_store_explicit(&slot->map->bad, 1, memory_order_relaxed);
+            break;
+        }
         if (s->n == s->capacity) {
             all = 0;
             break;

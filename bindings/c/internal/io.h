@@ -208,17 +208,17 @@ static void io_try(gleeman_client *c) {
 
 /* ---- what the daemon says ---- */
 
-static int io_open_mapping(gleeman_client *c, const message *m) {
+static gleeman_status io_open_mapping(gleeman_client *c, const message *m) {
     char path[PLAT_PATH_BYTES];
     mapping *map = NULL;
     for (int i = 0; i < MAPPINGS && map == NULL; i++)
         if (!atomic_load(&c->maps[i].used)) map = &c->maps[i];
     if (map == NULL || m->mapping.n >= sizeof path || memchr(m->mapping.at, 0, m->mapping.n) != NULL ||
         m->mapping_bytes != SHM_TOTAL_BYTES)
-        return 0;
+        return map == NULL ? GLEEMAN_E_BUSY : GLEEMAN_E_BAD_DAEMON;
     text_copy(path, sizeof path, m->mapping.at, m->mapping.n);
     uint8_t *base = plat_map(path, SHM_TOTAL_BYTES);
-    if (base == NULL) return 0;
+    if (base == NULL) return GLEEMAN_E_BAD_FILE;
     uint32_t version = shm_load32(base + SHM_H_LAYOUT_VERSION, memory_order_acquire);
     uint32_t rate = shm_load32(base + SHM_H_RATE_HZ, memory_order_relaxed);
     if (version != SHM_LAYOUT_VERSION || shm_load64(base + SHM_H_MAGIC, memory_order_relaxed) != SHM_MAGIC ||
@@ -229,7 +229,7 @@ static int io_open_mapping(gleeman_client *c, const message *m) {
         shm_load32(base + SHM_H_EVENTS, memory_order_relaxed) != SHM_EVENTS || rate != m->rate_hz ||
         (rate != 24000 && rate != 44100 && rate != 48000)) {
         plat_unmap(base, SHM_TOTAL_BYTES);
-        return 0;
+        return version != SHM_LAYOUT_VERSION ? GLEEMAN_E_UNSUPPORTED : GLEEMAN_E_BAD_DAEMON;
     }
     /* Touch every page here, so that no audio thread waits for one. */
     for (size_t at = 0; at < SHM_TOTAL_BYTES; at += 4096) (void)*(volatile uint8_t *)(base + at);
@@ -242,7 +242,7 @@ static int io_open_mapping(gleeman_client *c, const message *m) {
     atomic_store(&map->bad, 0);
     atomic_store(&map->used, 1);
     c->io_map = map;
-    return 1;
+    return GLEEMAN_OK;
 }
 
 static void io_tell_state(gleeman_client *c, const message *m) {
@@ -255,8 +255,9 @@ static void io_tell_state(gleeman_client *c, const message *m) {
 
 static void io_welcomed(gleeman_client *c, const message *m) {
     static const char problem[] = "the daemon's mapping cannot be opened or does not hold what it should";
-    if (!io_open_mapping(c, m)) {
-        io_failed(c, GLEEMAN_E_BAD_FILE, 1, problem, strlen(problem));
+    gleeman_status opened = io_open_mapping(c, m);
+    if (opened != GLEEMAN_OK) {
+        io_failed(c, opened, opened != GLEEMAN_E_BUSY, problem, strlen(problem));
         io_seek(c, 1000 * MS);
         return;
     }

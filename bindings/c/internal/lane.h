@@ -46,13 +46,13 @@ static inline uint32_t lane_read(line_slot *slot, uint32_t lane, float *out, uin
     uint64_t end = shm_load64(head + SHM_L_END_POS, memory_order_acquire);
     uint64_t write = shm_load64(head + SHM_L_WRITE_POS, memory_order_acquire);
     uint64_t pos = atomic_load_explicit(&slot->read_pos, memory_order_relaxed);
-    if (write < slot->write_seen || write - pos > SHM_CAPACITY || end < write) {
+    if (write < slot->write_seen || write - pos > SHM_CAPACITY || (end != SHM_UNKNOWN_END && write != end)) {
         lane_over(slot, GLEEMAN_END_LOST, 1);
         return 0;
     }
     slot->write_seen = write;
     uint32_t available = (uint32_t)(write - pos), take = n < available ? n : available;
-    int complete = end != SHM_UNKNOWN_END && write == end;
+    int complete = end != SHM_UNKNOWN_END;
     if (!slot->started && !cancel) {
         if (paused || (available < (slot->preroll ? slot->preroll : 1) && !complete && !dead)) return 0;
         slot->started = 1;
@@ -74,8 +74,8 @@ static inline uint32_t lane_read(line_slot *slot, uint32_t lane, float *out, uin
         if (slot->faded == cancel - 1 || pos == write) lane_over(slot, GLEEMAN_END_CANCELLED, 0);
     } else if (complete && pos == end) {
         uint32_t code = shm_load32(head + SHM_L_END_CODE, memory_order_acquire);
-        if (code > GLEEMAN_END_LOST) lane_over(slot, GLEEMAN_END_LOST, 1);
-        else lane_over(slot, code == 0 ? GLEEMAN_END_DONE : code, 0);
+        int known = code >= GLEEMAN_END_DONE && code <= GLEEMAN_END_LOST;
+        lane_over(slot, known ? code : GLEEMAN_END_LOST, !known);
     } else if (dead && pos == write) {
         lane_over(slot, GLEEMAN_END_LOST, 0);
     } else if (take < n && !paused) {

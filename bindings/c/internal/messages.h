@@ -42,6 +42,7 @@ static const code_row code_rows[] = {
     {GLEEMAN_E_CANCELLED, "cancelled"},
     {GLEEMAN_E_EXPIRED, "expired"},
     {GLEEMAN_E_PLATFORM, "unsupported-platform"},
+    {GLEEMAN_E_UNSUPPORTED, "unsupported"},
     {GLEEMAN_E_OTHER, "internal"},
     {GLEEMAN_E_EMPTY_TEXT, "nothing-to-say"},
     {GLEEMAN_E_BAD_TEXT, "bad-phonemes"},

@@ -6,6 +6,7 @@ leaves by itself, and both clients find the first through the discovery file.
 
 from __future__ import annotations
 
+import atexit
 import subprocess
 import sys
 import time
@@ -23,7 +24,15 @@ BAD_INPUT = 2
 """The exit status of a daemon that will not do better the next time."""
 
 _started: list[subprocess.Popen[bytes]] = []
-"""Kept until they end, so that Python neither warns about nor waits for a daemon that outlives us."""
+"""Kept, so that those which end are reaped and Python does not warn of those which outlive us."""
+
+
+def _leave_running() -> None:
+    for child in _started:
+        child.returncode = child.returncode or 0  # else Popen warns, at exit, that it still runs
+
+
+atexit.register(_leave_running)
 
 
 class Finder:

@@ -74,14 +74,15 @@ def _listen(stream: BinaryIO, jobs: queue.SimpleQueue[messages.ToChild]) -> None
 
 
 _loaded: set[str] = set()
-_load_lock = threading.Lock()
+_load_locks = {language: threading.Lock() for language in ("en-us", "en-gb", "zh")}
+"""One each: a line that waits for English must not wait for Chinese too."""
 
 
 def _load(language: str, send: Callable[[messages.FromChild], None]) -> None:
     """Load a language, and say so before and after, once."""
     if language in _loaded:
         return
-    with _load_lock:
+    with _load_locks[language]:
         if language in _loaded:
             return
         send(messages.Loading(language))

@@ -23,7 +23,7 @@ class _Tools(NamedTuple):
 
 _lock = threading.Lock()
 _tools: list[_Tools] = []
-_PART = re.compile(r"[^\"“”()!?。…—\n\\]+")
+_PART = re.compile(r"(?:[^\"“”()!?。…—\n\\,;]|(?<=\d),(?=\d))+")
 """What the normaliser may see: it escapes quotes and backslashes, and marks end a number anyway."""
 _MODEL_NUMBER = re.compile(r"(?<=[A-Za-z])-(?=\d)")
 _SYLLABLES_KEPT = 8192

@@ -8,19 +8,18 @@ costs the line it was reading, and nothing else. Knows no language and no socket
 from __future__ import annotations
 
 import collections
-import contextlib
 import logging
 import queue
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
-from ..children import no_window, own_command, own_folder
+from ..children import own_command
 from ..errors import Failure, GleemanError, InputError
 from ..records import Clause, LineRequest
 from . import messages
+from .process import STOP_S, Note, TextProcess
 
 log = logging.getLogger("gleeman.text")
 
@@ -32,7 +31,6 @@ START_S = 30.0
 """How long a new process may take to answer."""
 MAX_STARTS = 3
 """A process that dies as often while it starts is given up until the next line comes."""
-STOP_S = 2.0
 
 
 class TextJob(NamedTuple):
@@ -47,77 +45,8 @@ class _Frame(NamedTuple):
     session: int
 
 
-class _Note(NamedTuple):
-    """Something a process said; `message` is None when its pipe closed."""
-
-    process: _Process
-    message: messages.FromChild | None
-
-
 class _Wake(NamedTuple):
     pass
-
-
-class _Process:
-    """One text process, and the two threads that listen to it."""
-
-    def __init__(self, command: Sequence[str], inbox: queue.SimpleQueue[object]) -> None:
-        self.up = False
-        self.loading: set[str] = set()
-        self._child = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=own_folder(),
-            creationflags=no_window(),
-        )
-        self.pid = self._child.pid
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        assert self._child.stderr is not None
-        self._input = self._child.stdin
-        self._threads = [
-            threading.Thread(target=self._listen, args=(self._child.stdout, inbox), name="text-listen"),
-            threading.Thread(target=self._copy_log, args=(self._child.stderr,), name="text-log"),
-        ]
-        for thread in self._threads:
-            thread.daemon = True
-            thread.start()
-
-    def send(self, message: messages.ToChild) -> bool:
-        """False when the process is gone. Called only while it waits for work, so that it cannot block."""
-        try:
-            messages.write(self._input, message)  # type: ignore[arg-type]
-        except (OSError, ValueError):
-            return False
-        return True
-
-    def _listen(self, stream: BinaryIO, inbox: queue.SimpleQueue[object]) -> None:
-        with stream:
-            try:
-                while (message := messages.read_from_child(stream)) is not None:
-                    inbox.put(_Note(self, message))
-            except (ValueError, OSError) as error:
-                log.error("text process %d: %s", self.pid, error)
-        inbox.put(_Note(self, None))
-
-    def _copy_log(self, stream: BinaryIO) -> None:
-        with stream:
-            while line := stream.readline(4096):
-                shown = line.decode("utf-8", "replace").rstrip()
-                if shown:
-                    log.info("text process %d: %s", self.pid, shown)
-
-    def kill(self) -> int:
-        """End it and everything that belongs to it; returns its exit status."""
-        self._child.kill()
-        status = self._child.wait()
-        with contextlib.suppress(OSError):  # what was not flushed has no reader
-            self._input.close()
-        for thread in self._threads:
-            thread.join(STOP_S)
-        return status
 
 
 class TextRoom:
@@ -155,7 +84,7 @@ class TextRoom:
         self._now: TextJob | None = None
         self._asked = 0
         self._deadline = 0.0
-        self._process: _Process | None = None
+        self._process: TextProcess | None = None
         self._failed_starts = 0
 
     def start(self) -> None:
@@ -208,7 +137,7 @@ class TextRoom:
             return
         if isinstance(item, TextJob | _Frame):
             self._waiting.append(item)
-        elif isinstance(item, _Note) and item.process is self._process:
+        elif isinstance(item, Note) and item.process is self._process:
             self._hear(item.message)
 
     def _patience(self) -> float | None:
@@ -304,7 +233,7 @@ class TextRoom:
     def _begin_process(self) -> None:
         """Start a process; after MAX_STARTS failures in a row there is none, and the next line tries once."""
         try:
-            self._process = _Process(self._command, self._inbox)
+            self._process = TextProcess(self._command, self._inbox)
         except OSError as error:
             log.error("the text process cannot be started: %s", error)
             self._process = None

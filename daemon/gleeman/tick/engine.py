@@ -75,6 +75,9 @@ class Engine:
         self._main = main
         self._pipelines: dict[str, Pipeline] = {MAIN: main, **standins}
         self._runnable: set[str] = set()
+        self._loaded = (
+            False  # main is, as the loader thread says; the engine thread hears of it a little later
+        )
         self._broken: GleemanError | None = None  # why main will never run
         self._hand = hand
         self._end = end
@@ -118,7 +121,7 @@ class Engine:
             self._threads[0].join(STOP_S)
             if self._threads[0].is_alive():
                 return  # in the middle of a long batch: the device is freed with the process
-        if MAIN in self._runnable:
+        if self._loaded:
             self._main.close()
 
     # ---- what the other rooms tell -----------------------------------------------------------------
@@ -178,6 +181,7 @@ class Engine:
 
         def told(state: ModelState) -> None:
             if state.state == "ready":
+                self._loaded = True
                 self._tell(partial(self._runnable.add, MAIN))
             self._state(state)
 
