@@ -9,8 +9,8 @@ import pytest
 
 from gleeman.errors import Failure
 from gleeman.records import End, EventType, LineKey, Priority
+from gleeman.tick.batch import Limits
 from gleeman.tick.engine import Engine
-from gleeman.tick.scheduler import Limits
 from tick_helpers import MS, FakePipeline, Listener, ManualClock, clauses, lane, request
 
 LIMITS = Limits(max_wait_ns=16 * MS, session_lines=8, total_lines=16)

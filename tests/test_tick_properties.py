@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gleeman.errors import InputError
 from gleeman.records import LineKey, LineRoom, Priority
-from gleeman.tick.scheduler import Limits, Scheduler
+from gleeman.tick.batch import Limits
+from gleeman.tick.scheduler import Scheduler
 from tick_helpers import MS, RATE_HZ, clauses, request
 
 LIMITS = Limits(

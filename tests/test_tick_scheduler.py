@@ -8,7 +8,8 @@ import pytest
 
 from gleeman.errors import InputError
 from gleeman.records import LineKey, Priority
-from gleeman.tick.scheduler import Batch, Limits, Scheduler, row_seed
+from gleeman.tick.batch import Batch, Limits, row_seed
+from gleeman.tick.scheduler import Scheduler
 from tick_helpers import MS, clauses, lane, request
 
 WAIT = 16 * MS

@@ -61,13 +61,8 @@ class Daemon:
         self.voices = VoiceStore()
         self.emotions: Sequence[str] = EMOTIONS
         self._standins: dict[str, Pipeline] = {"babble": make_babble(), "silent": make_silent()}
-        self._main = make_pipeline(
-            config.model,
-            device=config.device,
-            threads=config.threads,
-            quality=config.quality,
-            voices=self.voices,
-        )
+        options = {"device": config.device, "quality": config.quality}
+        self._main = make_pipeline(config.model, **options, threads=config.threads, voices=self.voices)
         self._ready = False
         self._lock = threading.Lock()
         self._reading: set[LineKey] = set()
@@ -218,18 +213,8 @@ class Daemon:
         pipeline = self._main if self._ready else self._standins["babble"]
         infos = []
         for index, clause in enumerate(clauses):
-            row = Row(
-                request.key,
-                index,
-                clause,
-                request.voice,
-                request.emotion,
-                request.intensity,
-                request.speed,
-                request.pitch,
-                request.energy,
-                seed=0,
-            )
+            asked = (request.emotion, request.intensity, request.speed, request.pitch, request.energy)
+            row = Row(request.key, index, clause, request.voice, *asked, seed=0)
             ms = pipeline.estimate_frames(row) * FRAME_MS
             infos.append(ClauseInfo(spoken=clause.spoken, begin=clause.begin, end=clause.end, ms=ms))
         return infos
@@ -315,8 +300,5 @@ def _parent_start_ns(pid: int) -> int:
 
 
 def _start_logging(level: str) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(stream=sys.stderr, level=level.upper(), format=form)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -40,7 +41,8 @@ def write_wav(path: Path, samples: Samples, rate_hz: int, voice: str) -> None:
             file.write(samples)
         scratch.replace(path)
     except (OSError, soundfile.LibsndfileError) as error:
-        scratch.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            scratch.unlink(missing_ok=True)
         raise InputError(f"cannot write {path}: {error}", "bad-file") from None
 
 

@@ -25,7 +25,9 @@ from ..speech.base import Pipeline
 from ..speech.models.babble.estimate import frames_of
 from ..speech.post import LinePost
 from . import loading
-from .scheduler import Batch, Limits, Scheduler
+from .batch import Batch, Limits
+from .running import synthesise
+from .scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -289,7 +291,7 @@ class Engine:
 
     def _run(self, batch: Batch) -> None:
         began_ns = self._clock()
-        audios, errors = self._synthesise(self._pipelines[batch.pipeline], batch.rows)
+        audios, errors = synthesise(self._pipelines[batch.pipeline], batch.rows)
         took_ns = self._clock() - began_ns
         self._hear()  # what was cancelled meanwhile is thrown away
         requests = {
@@ -311,25 +313,6 @@ class Engine:
                 self._forget(row.key)
                 self._end(row.key, End.FAILED, "internal", "the daemon made a mistake on this line")
 
-    def _synthesise(
-        self, pipeline: Pipeline, rows: Sequence[Row]
-    ) -> tuple[dict[LineKey, RowAudio], dict[LineKey, tuple[str, str]]]:
-        """Each row's audio, or the code and message of its error: never both, never neither."""
-        try:
-            return _run_checked(pipeline, rows), {}
-        except Exception:
-            log.exception("%s raised on a batch of %d rows; each is tried alone", pipeline.name, len(rows))
-        audios: dict[LineKey, RowAudio] = {}
-        errors: dict[LineKey, tuple[str, str]] = {}
-        for row in rows:
-            try:
-                audios |= _run_checked(pipeline, (row,))
-            except Exception as error:
-                log.exception("session %016x line %d clause %d: the model raised", *row.key, row.index)
-                reason = error.message if isinstance(error, GleemanError) else type(error).__name__
-                errors[row.key] = ("model-failed", f"the model raised an error on this line: {reason}")
-        return audios, errors
-
     def _speak(self, request: LineRequest, audio: RowAudio | None, last: bool) -> None:
         """Hand a clause on: `audio` None for a line that has nothing to say."""
         key = request.key
@@ -346,18 +329,6 @@ class Engine:
         # A clause comes whole, so playing may begin with its first sample: no preroll. What follows is made
         # while it plays; if that is late, the reader waits between two clauses, where a pause harms least.
         self._hand(Chunk(key, samples, events, last, request.priority, 0))
-
-
-def _run_checked(pipeline: Pipeline, rows: Sequence[Row]) -> dict[LineKey, RowAudio]:
-    """The rows' audio. Raises what the pipeline raised, or ValueError when it gave what cannot be played."""
-    audios = pipeline.run(rows)
-    if len(audios) != len(rows):
-        raise ValueError(f"{len(audios)} results for {len(rows)} rows")
-    for audio in audios:
-        samples = audio.samples
-        if samples.dtype != np.float32 or samples.ndim != 1 or not np.isfinite(samples).all():
-            raise ValueError(f"samples of {samples.dtype}, {samples.ndim} dimensions, or not all finite")
-    return {row.key: audio for row, audio in zip(rows, audios, strict=True)}
 
 
 def _rough_frames(row: Row) -> int:

@@ -12,51 +12,13 @@ budgets allow, but always at least one.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from ..errors import InputError
 from ..records import Clause, LineKey, LineRequest, LineRoom, Priority, Row
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a batch and the queues may hold. All above 0."""
-
-    rows: int = 32
-    """Rows of a batch; as many as there are lanes."""
-    frames: int = 6_400
-    """Predicted frames of a batch, 25 ms each: bounds the device's memory."""
-    first_frames: int = 400
-    """The same for a pipeline's first batch, before its pace is known: 10 s of speech, which a slow CPU makes
-    in a few seconds."""
-    run_ns: int = 100_000_000
-    """Predicted time of a batch: the longest that an `immediate` line finds the engine busy, but for single
-    rows that take longer by themselves. 100 ms for the teacher's vocoder on a CPU, 50 for the fast one there,
-    30 on a GPU."""
-    max_wait_ns: int = 16_666_667
-    """How long a tick stays open for sessions that do not send `frame`: one frame at 60 a second."""
-    session_lines: int = 256
-    """Lines of one session that wait or are half spoken."""
-    total_lines: int = 4_096
-    ageing_ns: int = 2_000_000_000
-    """A line that has waited this long goes as if its priority were one step higher."""
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            if getattr(self, field.name) <= 0:
-                raise ValueError(f"{field.name} is {getattr(self, field.name)}; it must be above 0")
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Rows to run together. Each is another line's."""
-
-    pipeline: str
-    rows: tuple[Row, ...]
-    estimated_frames: int = 0
-    """Of all rows, as `add`'s estimate had it."""
+from .batch import Batch, Limits, row_of
+from .pace import Pace
 
 
 @dataclass(slots=True)
@@ -77,30 +39,6 @@ class _Line:
         return self.next > 0
 
 
-class _Pace:
-    """How fast a pipeline is: sums over its batches, older ones fading."""
-
-    FADE = 0.9
-
-    def __init__(self) -> None:
-        self._estimated = self._made = self._ns = self._batches = 0.0
-
-    def learn(self, estimated: int, made: int, ns: int) -> None:
-        self._estimated = self._estimated * self.FADE + estimated
-        self._made = self._made * self.FADE + made
-        self._ns = self._ns * self.FADE + ns
-        self._batches = self._batches * self.FADE + 1
-
-    def frames(self, estimated: int) -> float:
-        return estimated * self._made / self._estimated if self._estimated and self._made else estimated
-
-    def ns(self, estimated: int) -> float:
-        return estimated * self._ns / self._estimated if self._estimated else 0.0
-
-    def batch_ns(self) -> float:
-        return self._ns / self._batches if self._batches else 0.0
-
-
 class Scheduler:
     """See the module. One thread."""
 
@@ -109,7 +47,7 @@ class Scheduler:
         self._lines: dict[LineKey, _Line] = {}
         self._of_session: dict[int, int] = {}
         self._unframed: dict[int, int] = {}  # session -> when its first line came that no frame has followed
-        self._paces: dict[str, _Pace] = {}
+        self._paces: dict[str, Pace] = {}
         self._numbers = 0
 
     def __len__(self) -> int:
@@ -135,7 +73,7 @@ class Scheduler:
             )
         if len(self._lines) >= self._limits.total_lines:
             raise InputError(f"{self._limits.total_lines} lines wait already; send it again later", "busy")
-        rows = tuple(_row(request, index, clause) for index, clause in enumerate(clauses))
+        rows = tuple(row_of(request, index, clause) for index, clause in enumerate(clauses))
         self._numbers += 1
         frames = tuple(max(1, estimate(row)) for row in rows)
         line = _Line(request, rows, frames, self._numbers, now_ns)
@@ -221,7 +159,7 @@ class Scheduler:
         Returns the lines whose last clause it was; they are forgotten.
         """
         if took_ns > 0 and batch.estimated_frames:
-            pace = self._paces.setdefault(batch.pipeline, _Pace())
+            pace = self._paces.setdefault(batch.pipeline, Pace())
             pace.learn(batch.estimated_frames, frames, took_ns)
         finished = []
         for row in batch.rows:
@@ -280,7 +218,7 @@ class Scheduler:
         """The first of `ready`, and those after it of the same pipeline that the budgets hold."""
         taken: list[_Line] = []
         frames = ns = 0.0
-        pace, most_frames = _Pace(), self._limits.frames
+        pace, most_frames = Pace(), self._limits.frames
         for line in ready:
             if not taken:
                 known = self._paces.get(line.request.pipeline)
@@ -321,24 +259,3 @@ def _overdue(line: _Line, now_ns: int) -> bool:
 
 def _lane_full(room: LineRoom | None) -> bool:
     return room is not None and room.pending_samples > 0
-
-
-def _row(request: LineRequest, index: int, clause: Clause) -> Row:
-    return Row(
-        key=request.key,
-        index=index,
-        clause=clause,
-        voice=request.voice,
-        emotion=request.emotion,
-        intensity=request.intensity,
-        speed=request.speed,
-        pitch=request.pitch,
-        energy=request.energy,
-        seed=row_seed(request.seed, index),
-    )
-
-
-def row_seed(seed: int, index: int) -> int:
-    """The u63 that a line's clause `index` takes its noise from."""
-    data = seed.to_bytes(8, "little") + index.to_bytes(4, "little")
-    return int.from_bytes(hashlib.blake2b(data).digest()[:8], "little") >> 1
