@@ -77,7 +77,7 @@ def test_the_waves_level_is_the_references_wherever_something_is_said(spoken: Sp
     expected = np.array(GOLDEN["level_db_per_100_ms"])
     assert len(level) == len(expected)
     said = expected > -50
-    # The reference sums the phase in float32, and without noise the angles of an unvoiced source are chance, so
+    # The reference sums the phase in float32, and without noise the angles of an unvoiced source are chance:
     # the waves agree in level (0.54 dB apart at most when this was made) and not in every sample.
     np.testing.assert_allclose(level.numpy()[said], expected[said], atol=1.0)
     assert (level.numpy()[~said] < -50).all()

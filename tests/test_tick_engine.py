@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from gleeman.errors import Failure
+from gleeman.errors import Failure, InputError
 from gleeman.records import End, EventType, LineKey, Priority
 from gleeman.tick.batch import Limits
 from gleeman.tick.engine import Engine
@@ -154,6 +154,14 @@ def test_a_line_that_the_model_cannot_speak_fails_alone(bench):
     assert [chunk.key.line for chunk in bench.heard.chunks] == [1, 3]
     assert bench.heard.ended() == [(2, End.FAILED, "model-failed")]
     assert [len(rows) for rows in bench.main.batches] == [3, 1, 1, 1]
+
+
+def test_a_line_that_asks_for_what_the_model_has_not_fails_with_the_models_own_code(bench):
+    bench.main.poison = "poison"
+    bench.main.poison_error = InputError("phonemes outside the alphabet", "bad-phonemes")
+    bench.add(1, "poison")
+    bench.turns()
+    assert bench.heard.ended() == [(1, End.FAILED, "bad-phonemes")]
 
 
 def test_a_batch_that_failed_does_not_make_the_model_seem_slow(bench):

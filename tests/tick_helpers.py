@@ -52,6 +52,7 @@ class FakePipeline:
         self.batches: list[tuple[Row, ...]] = []
         self.poison = ""
         """Raise on a batch with a clause that holds this."""
+        self.poison_error: Exception = Failure("poisoned")
         self.load_error: Exception | None = None
         self.closed = False
         self.while_running = lambda: None
@@ -75,7 +76,7 @@ class FakePipeline:
             self._clock.advance_ms(self._ms_a_row * len(rows))
         self.while_running()
         if self.poison and any(self.poison in row.clause.spoken for row in rows):
-            raise Failure("poisoned")
+            raise self.poison_error
         return [self.audio(row) for row in rows]
 
     def audio(self, row: Row) -> RowAudio:

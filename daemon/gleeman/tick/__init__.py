@@ -1,0 +1,1 @@
+"""The tick: which clauses run together, and the thread that runs them."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import GleemanError
+from ..errors import GleemanError, InputError
 from ..records import LineKey, Row, RowAudio
 from ..speech.base import Pipeline
 
@@ -26,13 +26,18 @@ def synthesise(
     """
     try:
         return _run_checked(pipeline, rows), {}
-    except Exception:
-        log.exception("%s raised on a batch of %d rows; each is tried alone", pipeline.name, len(rows))
+    except Exception as error:
+        log.warning(
+            "%s raised on a batch of %d rows (%s); each is tried alone", pipeline.name, len(rows), error
+        )
     audios: dict[LineKey, RowAudio] = {}
     errors: dict[LineKey, tuple[str, str]] = {}
     for row in rows:
         try:
             audios |= _run_checked(pipeline, (row,))
+        except InputError as error:  # the line asks for what the model does not have
+            log.warning("session %016x line %d clause %d: %s", *row.key, row.index, error.message)
+            errors[row.key] = (error.code, error.message)
         except Exception as error:
             log.exception("session %016x line %d clause %d: the model raised", *row.key, row.index)
             reason = error.message if isinstance(error, GleemanError) else type(error).__name__

@@ -20,6 +20,8 @@ from ..records import Clause, LineKey, LineRequest, LineRoom, Priority, Row
 from .batch import Batch, Limits, row_of
 from .pace import Pace
 
+__all__ = ["Batch", "Limits", "Scheduler"]
+
 
 @dataclass(slots=True)
 class _Line:

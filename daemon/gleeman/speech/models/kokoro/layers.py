@@ -1,7 +1,7 @@
 """The layers that the model's parts share, each exact for a padded batch: what a row gives does not depend on
 how far its neighbours reach.
 
-Where padding could change a row: a norm over time takes in the pads (so `moments` counts true positions
+Where padding could change a row: a norm over time takes in the pads (so `centre` counts true positions
 only), an LSTM runs backwards out of them (so rows are packed), a convolution reads them (so they are zeroed
 before each one that is wider than a point). Tensors may hold anything in their pads everywhere else. When all
 rows are of one length, as when there is one row, there are no pads and none of that is done.
@@ -60,18 +60,15 @@ class Rows:
         return x if self.even else x.mul_(self.mask)
 
 
-def moments(x: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-    """x (B, C, T) -> x less its mean over true time, that difference's pads undefined; mean (B, C, 1);
-    1 / standard deviation (B, C, 1)."""
+def centre(x: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    """x (B, C, T) -> x less its mean over true time, pads undefined, and 1 / standard deviation (B, C, 1)."""
     if rows.even:
-        mean = x.mean(-1, keepdim=True)
-        centred = x - mean
+        centred = x - x.mean(-1, keepdim=True)
         norm = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
     else:
-        mean = (x * rows.mask).sum(-1, keepdim=True) / rows.counts
-        centred = x - mean
+        centred = x - (x * rows.mask).sum(-1, keepdim=True) / rows.counts
         norm = torch.linalg.vector_norm(centred * rows.mask, dim=-1, keepdim=True)
-    return centred, mean, torch.rsqrt(norm.square_().div_(rows.counts).add_(EPSILON))
+    return centred, torch.rsqrt(norm.square_().div_(rows.counts).add_(EPSILON))
 
 
 class AdaIN(nn.Module):
@@ -86,7 +83,7 @@ class AdaIN(nn.Module):
         gamma, shift = F.linear(style, self.fc.weight, self.fc.bias)[..., None].chunk(
             2, dim=1
         )  # (B, C, 1) each
-        centred, _, rate = moments(x, rows)
+        centred, rate = centre(x, rows)
         return torch.addcmul(shift, centred, (1 + gamma) * rate, out=centred)
 
 
