@@ -85,7 +85,9 @@ def start_daemon(home: Path, tmp_path: Path) -> Iterator[StartDaemon]:
         running = daemon.process.poll() is None
         status = daemon.terminate()
         assert not running or status == 0, f"the daemon left with {status}:\n{daemon.log.read_text()}"
-        assert "Traceback" not in daemon.log.read_text(), daemon.log.read_text()
+        log = daemon.log.read_text()
+        assert "Traceback" not in log, log
+        assert "terminate called" not in log, log
 
 
 @pytest.fixture(autouse=True)

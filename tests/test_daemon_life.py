@@ -161,6 +161,19 @@ def test_after_kill_9_the_next_start_sweeps(start_daemon: Any, connect: Any) -> 
     assert leftovers() == []
 
 
+def test_what_a_killed_daemon_of_another_name_left_is_swept(start_daemon: Any) -> None:
+    start_daemon(instance="other").kill()
+    left = {path.suffix for path in paths.runtime_dir().glob("gleeman-1-other.*")}
+    assert {".json", ".lock"} <= left
+    start_daemon()
+    wait_until(lambda: not list(paths.runtime_dir().glob("gleeman-1-other.*")), "swept")
+
+
+def test_an_ended_daemon_leaves_an_empty_runtime_folder(start_daemon: Any) -> None:
+    assert start_daemon().terminate() == 0
+    assert list(paths.runtime_dir().iterdir()) == []
+
+
 def test_idle_exit_counts_only_time_without_a_session(start_daemon: Any, connect: Any) -> None:
     daemon = start_daemon("--idle-exit", "0.6")
     peer, _ = connect(daemon.discovery)
@@ -195,7 +208,7 @@ def test_the_log_names_the_effective_configuration_once(start_daemon: Any) -> No
     log = daemon.log.read_text()
     assert log.count("effective configuration") == 1
     assert "'tick-hz': 30.0" in log
-    assert "gleeman: listening on" in log
+    assert "listening on ipc://" in log
 
 
 def test_babble_needs_no_torch(start_daemon: Any) -> None:

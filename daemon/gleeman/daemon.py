@@ -33,7 +33,14 @@ from .text.room import TextJob, TextRoom
 from .tick.engine import Engine
 from .tick.scheduler import Limits
 from .voices.store import VoiceStore
-from .wire.discovery import Discovery, new_token, remove_discovery, take_lock, write_discovery
+from .wire.discovery import (
+    Discovery,
+    new_token,
+    remove_discovery,
+    sweep_instances,
+    take_lock,
+    write_discovery,
+)
 from .wire.messages import PROTOCOL_MAJOR, PROTOCOL_MINOR, ClauseInfo
 from .wire.server import Server
 
@@ -242,26 +249,32 @@ def serve(config: Config) -> int:
 
     Raises Failure already-running, InputError for a bad flag, and whatever keeps a room from starting.
     """
+    if config.vram_mb:
+        raise InputError("this version cannot cap device memory: leave vram-mb out", "unsupported")
     _start_logging(config.log_level)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     parent_start_ns = _parent_start_ns(config.parent_pid)
     with contextlib.ExitStack() as stack:
         stack.callback(take_lock(config.instance).release)
         log.info("effective configuration: %s", as_flags(config))
-        if config.vram_mb:
-            log.warning("vram-mb is not enforced by this version; device memory is not capped")
         daemon = Daemon(config)
         stack.callback(daemon.stop)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: daemon.notes.put(signal.Signals(number).name))
         host.lower_priority()
         endpoints = daemon.start()
-        sys.stderr.write(f"gleeman: listening on {', '.join(endpoints)}\n")
-        sys.stderr.flush()
+        log.info("listening on %s", ", ".join(endpoints))
         paths.sweep_ipc_folders()
+        sweep_instances()
         reason = _wait(daemon, config, parent_start_ns)
         log.info("going down: %s", reason)
-    return 1 if reason == "fatal" else 0
+    status = 1 if reason == "fatal" else 0
+    if any(thread.name.startswith("gleeman-") for thread in threading.enumerate()):
+        # In the middle of loading or of a long batch. All is put away, and torch's own threads abort a
+        # process that ends in the ordinary way under them.
+        logging.shutdown()
+        os._exit(status)
+    return status
 
 
 def _wait(daemon: Daemon, config: Config, parent_start_ns: int) -> str:

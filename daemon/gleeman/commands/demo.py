@@ -37,7 +37,7 @@ LINES = (
         "01-innkeeper",
         "af_heart",
         "neutral",
-        "Welcome to the Gleeman's Rest. The stew is hot and the beds are dry.",
+        "Welcome to the Silver Stag. The stew is hot and the beds are dry.",
     ),
     DemoLine(
         "02-guard",
@@ -71,7 +71,7 @@ LINES = (
     ),
     DemoLine(
         "07-thief",
-        "af_nicole",
+        "af_bella",
         "neutral",
         "Keep your voice down. The captain drinks here, and his men are at the next table.",
     ),
@@ -81,10 +81,10 @@ LINES = (
         "neutral",
         "The seal under the tower will hold for another year, but not for another winter.",
     ),
-    DemoLine("09-zhanggui", "zf_xiaobei", "happy", "客官里边请，楼上还有两间上好的客房。"),
-    DemoLine("10-laobing", "zm_yunjian", "neutral", "前面的山路已经被大雪封住了，明天再走吧。"),
-    DemoLine("11-guniang", "zf_xiaoxiao", "sad", "他走的时候什么也没说，只留下了一把旧伞。"),
-    DemoLine("12-shuoshuren", "zm_yunxi", "neutral", "话说很久以前，这座城里住着一位会唱歌的铁匠。"),
+    DemoLine("09-captain", "zf_xiaobei", "neutral", "请把你的剑放下，慢慢地走到灯光下面来。"),
+    DemoLine("10-hunter", "zm_yunjian", "neutral", "前面的山路已经被大雪封住了，明天再走吧。"),
+    DemoLine("11-sister", "zf_xiaoxiao", "sad", "他走的时候什么也没说，只留下了一封信。"),
+    DemoLine("12-teller", "zm_yunxi", "neutral", "很久以前，这座城里住着一位会唱歌的铁匠。"),
 )
 
 

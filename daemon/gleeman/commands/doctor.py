@@ -98,7 +98,10 @@ def _mapping() -> tuple[Level, str]:
         room = shutil.disk_usage(folder).free // TOTAL_BYTES
         if room:
             return "ok", f"shared memory in {folder}, room for {room} clients"
-    return "problem", f"no room for {TOTAL_BYTES / 1e6:.0f} MB of shared memory in {' or '.join(map(str, folders))}"
+    return (
+        "problem",
+        f"no room for {TOTAL_BYTES / 1e6:.0f} MB of shared memory in {' or '.join(map(str, folders))}",
+    )
 
 
 def _loopback() -> tuple[Level, str]:

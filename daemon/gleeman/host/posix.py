@@ -169,12 +169,15 @@ def remove_file(path: Path) -> bool:
 class FileLock:
     """A lock held until `release` or the end of the process, however it ends."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, path: Path) -> None:
         self._fd: int | None = fd
+        self._path = path
 
     def release(self) -> None:
-        """Give it back; the file stays, because removing it would race with the next holder."""
+        """Give it back and remove its file, in the order that `lock_file` counts on."""
         if self._fd is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
             os.close(self._fd)
             self._fd = None
 
@@ -184,16 +187,22 @@ def lock_file(path: Path) -> FileLock | None:
 
     Raises Failure bad-file when the file cannot be created.
     """
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise Failure(f"cannot open the lock {path}: {error.strerror}", "bad-file") from None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    while True:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise Failure(f"cannot open the lock {path}: {error.strerror}", "bad-file") from None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except OSError as error:
+            os.close(fd)
+            raise Failure(f"cannot lock {path}: {error.strerror}", "bad-file") from None
+        # The last holder may have removed the file between our opening and locking it: then what we hold
+        # stands for nothing, and somebody else may hold the new file.
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
+                return FileLock(fd, path)
         os.close(fd)
-        return None
-    except OSError as error:
-        os.close(fd)
-        raise Failure(f"cannot lock {path}: {error.strerror}", "bad-file") from None
-    return FileLock(fd)

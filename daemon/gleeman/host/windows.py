@@ -189,14 +189,17 @@ def remove_file(path: Path) -> bool:
 class FileLock:
     """A lock held until `release` or the end of the process, however it ends."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, path: Path) -> None:
         self._fd: int | None = fd
+        self._path = path
 
     def release(self) -> None:
-        """Give it back; the file stays, because removing it would race with the next holder."""
+        """Give it back and remove its file, which Windows refuses while somebody else has it open."""
         if self._fd is not None:
             os.close(self._fd)  # closing unlocks
             self._fd = None
+            with contextlib.suppress(OSError):
+                self._path.unlink()
 
 
 def lock_file(path: Path) -> FileLock | None:
@@ -213,4 +216,4 @@ def lock_file(path: Path) -> FileLock | None:
     except OSError:
         os.close(fd)
         return None
-    return FileLock(fd)
+    return FileLock(fd, path)

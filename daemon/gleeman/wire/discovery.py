@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import time
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,8 @@ from .messages import PROTOCOL_MAJOR
 
 MAX_FILE_BYTES = 65_536
 TOKEN_BYTES = 32
+LOCK_ATTEMPTS, LOCK_PAUSE_S = 4, 0.02
+"""Another daemon's `sweep_instances` may hold a free lock for a moment."""
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,9 +89,12 @@ def remove_discovery(discovery: Discovery, instance: str = "") -> None:
 
 def take_lock(instance: str = "") -> host.FileLock:
     """The lock to hold for life. Raises Failure already-running, naming the other daemon."""
-    lock = host.lock_file(paths.lock_path(instance))
-    if lock is not None:
-        return lock
+    for attempt in range(LOCK_ATTEMPTS):
+        if attempt:
+            time.sleep(LOCK_PAUSE_S)
+        lock = host.lock_file(paths.lock_path(instance))
+        if lock is not None:
+            return lock
     other = _read(paths.discovery_path(instance))
     who = "a daemon" if other is None else f"a daemon (pid {other.pid}, version {other.version})"
     name = f" as instance {instance!r}" if instance else ""
@@ -96,6 +102,22 @@ def take_lock(instance: str = "") -> host.FileLock:
         f"{who} of this user runs already{name}; use it, end it, or start another with --instance NAME",
         "already-running",
     )
+
+
+def sweep_instances() -> int:
+    """Remove what daemons of any instance name left that were killed; returns how many. A daemon calls it at
+    its start. Whoever holds the lock is alive, so what can be locked is dead."""
+    swept = 0
+    for path in paths.runtime_dir().glob(f"gleeman-{PROTOCOL_MAJOR}*.lock"):
+        lock = host.lock_file(path)
+        if lock is None:
+            continue
+        for ending in (".json", ".ipc"):
+            with contextlib.suppress(OSError):
+                path.with_suffix(ending).unlink()
+        lock.release()  # removes the lock's file
+        swept += 1
+    return swept
 
 
 def _read(path: Path) -> Discovery | None:
