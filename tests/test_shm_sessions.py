@@ -55,6 +55,18 @@ def test_closing_a_session_removes_its_file_and_drops_its_lines(rig, tmp_path):
     assert rig.feeder.live_lines == 0
 
 
+def test_closing_tells_of_lines_that_were_read_to_their_end_unseen(rig):
+    """The reader gave its lane back within the feeder's 5 ms before `bye`."""
+    mapping = rig.open()
+    key = rig.hand(1, ramp(0, 100), last=True)
+    reader = rig.reader(mapping, 1)
+    until(lambda: reader.available() == 100, "samples")
+    reader.read(100)
+    reader.finish()
+    rig.feeder.close_session(7)
+    assert rig.wait("freed") == (key, End.DONE)
+
+
 def test_a_session_number_is_given_once(rig):
     rig.open()
     rig.feeder.open_session(7, 24_000, 0)

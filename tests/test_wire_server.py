@@ -253,6 +253,7 @@ def test_after_bye_a_connection_may_say_hello_again(live: Live) -> None:
     peer.send(m.Bye(id=2))
     peer.read(m.Ok)
     assert ("close", welcome.session) in live.house.asked
+    live.server.tell_closed(welcome.session)
     live.server.tell_ended(LineEnded(LineKey(welcome.session, 1), End.FAILED, "text-failed", "", False))
     live.settle()
     peer.send(m.Ping(id=3))

@@ -35,16 +35,22 @@ def test_session_ids_are_random_and_not_zero() -> None:
     assert max(numbers) > 1 << 56
 
 
-def test_a_closed_sessions_lines_count_as_cancelled_once() -> None:
+def test_a_closed_sessions_lines_count_once_as_what_became_of_them() -> None:
+    """A client that says bye right after it heard a line's end must not turn that into a cancelled line."""
     sessions = Sessions()
     session = sessions.open(b"a", hello())
     for line in (1, 2):
         admit(session, m.Speak(id=1, line=line, text="Hi."), FakeVoices(), calm, "main", 5)
     assert sessions.live_lines() == 2
     sessions.close(session)
-    sessions.close(session)
-    assert sessions.line_over(LineKey(session.id, 1), End.DONE) is None
-    assert sessions.ended == {"done": 0, "cancelled": 2, "expired": 0, "failed": 0, "refused": 0, "lost": 0}
+    for _ in range(2):
+        assert sessions.line_over(LineKey(session.id, 1), End.DONE) is None
+    assert sessions.live_lines() == 1
+    for _ in range(2):
+        sessions.closed(session.id)
+    assert sessions.line_over(LineKey(session.id, 2), End.DONE) is None
+    assert sessions.live_lines() == 0
+    assert sessions.ended == {"done": 1, "cancelled": 1, "expired": 0, "failed": 0, "refused": 0, "lost": 0}
 
 
 def test_a_refused_line_is_not_live_but_its_number_is_used_up() -> None:

@@ -88,6 +88,7 @@ class Daemon:
             on_room=self._room_changed,
             on_gone=self._server.tell_gone,
             on_cancel=self._cancelled_by_reader,
+            on_closed=self._server.tell_closed,
             on_first_audio=lambda key: self._server.tell_first_audio(key, time.monotonic_ns()),
         )
         self._engine = Engine(

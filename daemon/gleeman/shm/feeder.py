@@ -43,6 +43,7 @@ class Feeder:
         on_gone: Callable[[int, str, str], None],
         on_cancel: Callable[[LineKey], None],
         on_first_audio: Callable[[LineKey], None],
+        on_closed: Callable[[int], None] = lambda session: None,
         folders: Sequence[Path] | None = None,
     ) -> None:
         """on_opened       (session, path, bytes): the mapping is there
@@ -54,6 +55,7 @@ class Feeder:
                         mapping is removed already
         on_cancel       the reader wants no more of a line
         on_first_audio  a line's first samples can be seen by its reader
+        on_closed       (session): `close_session` is done; on_freed has told what was read to its end
         folders         where mappings may lie; None: the host's choice
         """
         self._on_opened = on_opened
@@ -64,6 +66,7 @@ class Feeder:
         self._on_gone = on_gone
         self._on_cancel = on_cancel
         self._on_first_audio = on_first_audio
+        self._on_closed = on_closed
         self._folders = folders
         self._inbox: deque[Callable[[], None]] = deque()
         self._sessions: dict[int, Session] = {}
@@ -108,8 +111,9 @@ class Feeder:
         self._post(lambda: self._open(session, rate_hz, client_pid))
 
     def close_session(self, session: int) -> None:
-        """Drop a session's lines without a word and remove its mapping."""
-        self._post(lambda: self._drop_session(session))
+        """Drop a session's lines, without a word but for those that were read to their end, and remove its
+        mapping; answered by on_closed."""
+        self._post(lambda: self._close_session(session))
 
     def hand(self, chunk: Chunk) -> None:
         """Put samples on their way to their line's lane. Those of a line that is over are dropped."""
@@ -304,6 +308,16 @@ class Feeder:
         log.warning("session %016x ends: %s", session.number, message)
         self._drop_session(session.number)
         self._on_gone(session.number, code, message)
+
+    def _close_session(self, number: int) -> None:
+        session = self._sessions.get(number)
+        if session is not None:
+            with contextlib.suppress(BadClient):  # whatever it wrote, it leaves
+                for line in session.look():
+                    if line.done:
+                        self._changed(session, line)
+        self._drop_session(number)
+        self._on_closed(number)
 
     def _drop_session(self, number: int) -> None:
         session = self._sessions.pop(number, None)

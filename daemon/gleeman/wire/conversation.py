@@ -200,6 +200,10 @@ class Conversation:
                 self._send(session.route, m.Gone(code=code, message=message))
             self._drop(session, message)
 
+    def closed(self, session_id: int) -> None:
+        """What `close_session` was asked for is done."""
+        self._sessions.closed(session_id)
+
     def new_state(self, state: ModelState) -> None:
         """The model's state changed."""
         self._state = state

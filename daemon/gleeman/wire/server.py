@@ -114,6 +114,10 @@ class Server:
         """A client's process is gone (code ""), or its mapping holds nonsense."""
         self._outbox.post(partial(self._talk.gone, session, code, message))
 
+    def tell_closed(self, session: int) -> None:
+        """A session's mapping is gone, as was asked."""
+        self._outbox.post(partial(self._talk.closed, session))
+
     def tell_state(self, state: ModelState) -> None:
         """The model's state changed."""
         self._outbox.post(partial(self._talk.new_state, state))

@@ -73,6 +73,8 @@ class Sessions:
         self.by_id: dict[int, Session] = {}
         self.ended: dict[str, int] = {end.name.lower(): 0 for end in End}
         """Lines by end, over all sessions that ever were."""
+        self._leaving: dict[int, set[int]] = {}
+        """Lines of forgotten sessions whose readers may have come to their end unseen."""
 
     def open(self, route: bytes, hello: Hello) -> Session:
         """A new session for this `hello`, whose token and protocol were checked. Raises InputError
@@ -92,14 +94,25 @@ class Sessions:
         return session
 
     def close(self, session: Session) -> None:
-        """Forget a session. Its live lines count as cancelled: nobody is there to be told."""
+        """Forget a session. Its lines are counted when `closed` says that all is known of them."""
         self.by_route.pop(session.route, None)
         self.by_id.pop(session.id, None)
-        self.ended["cancelled"] += len(session.lines)
+        self._leaving[session.id] = set(session.lines)
         session.lines.clear()
 
+    def closed(self, session: int) -> None:
+        """A forgotten session's mapping was looked at for the last time. What had not ended counts as
+        cancelled: nobody is there to be told."""
+        self.ended["cancelled"] += len(self._leaving.pop(session, ()))
+
     def line_over(self, key: LineKey, end: End) -> Session | None:
-        """Count a line's end, once. Its session; None when the line is unknown or had ended before."""
+        """Count a line's end, once. Its session; None when nobody is to be told: the line is unknown, had
+        ended before, or its session is forgotten."""
+        leaving = self._leaving.get(key.session, set())
+        if key.line in leaving:
+            leaving.remove(key.line)
+            self.ended[end.name.lower()] += 1
+            return None
         session = self.by_id.get(key.session)
         if session is None or session.lines.pop(key.line, None) is None:
             return None
@@ -112,8 +125,9 @@ class Sessions:
         return session.lines.get(key.line) if session else None
 
     def live_lines(self) -> int:
-        """Accepted and not ended, over all sessions."""
-        return sum(len(session.lines) for session in self.by_id.values())
+        """Accepted and not ended, over all sessions and those that are leaving."""
+        lines = [*(session.lines for session in self.by_id.values()), *self._leaving.values()]
+        return sum(map(len, lines))
 
     def _new_id(self) -> int:
         while True:
