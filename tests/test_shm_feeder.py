@@ -175,6 +175,32 @@ def test_a_full_event_ring_delays_no_samples_and_loses_no_events(rig):
     assert tuple(got) == many
 
 
+def test_a_reader_that_leaves_at_the_end_has_every_event(rig):
+    """The end once overtook the events that had found the ring full: the last words and the closed mouth."""
+    mapping = rig.open()
+    many = tuple(Event(10 * n, EventType.MARK, n) for n in range(EVENTS + 65))
+    rig.hand(1, ramp(0, 10 * len(many)), last=True, events=many)
+    reader = rig.reader(mapping, 1)
+    got: list[Event] = []
+
+    def left() -> bool:
+        reader.read(CAPACITY)
+        ended = reader.ended
+        got.extend(reader.events())
+        return ended is not None
+
+    until(left, "the end")
+    assert tuple(got) == many
+
+
+def test_a_reader_that_takes_no_events_still_comes_to_the_end(rig):
+    mapping = rig.open()
+    many = tuple(Event(n, EventType.MARK, n) for n in range(EVENTS + 1))
+    rig.hand(1, ramp(0, 1000), last=True, events=many)
+    reader = rig.reader(mapping, 1)
+    until(lambda: reader.read(1000).size == 0 and reader.ended, "the end")
+
+
 def test_a_cancelled_line_ends_where_it_was_written_and_the_engine_is_told(rig):
     mapping = rig.open()
     key = rig.hand(1, ramp(0, CAPACITY + 1000))

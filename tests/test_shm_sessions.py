@@ -305,3 +305,21 @@ def test_a_killed_daemon_is_inaudible_and_leaves_nothing_after_the_next_start(tm
     finally:
         daemon.kill()
         daemon.communicate(timeout=60)
+
+
+def test_a_mistake_of_ours_in_one_session_leaves_the_others_playing(rig):
+    """Once it kept every session behind it from being fed."""
+    rig.open(session=7)
+    good = rig.open(session=8)
+
+    def broken():
+        raise KeyError("a mistake")
+
+    rig.hand(1, ramp(0, 10), session=7)
+    rig.feeder._sessions[7].look = broken
+    key = rig.hand(1, ramp(0, layout.CAPACITY + 1000), session=8)
+    assert rig.wait("gone")[:2] == (7, "internal")
+    reader = rig.reader(good, 1)
+    until(lambda: reader.available() == layout.CAPACITY, "a full ring")
+    reader.read(5000)
+    until(lambda: key not in rig.feeder.room() or not rig.feeder.room()[key].pending_samples, "the rest")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +66,14 @@ class Heard:
 
     def order(self, count: int) -> list[tuple[object, ...]]:
         return [self.next()[:2] for _ in range(count)]
+
+    def wait_for_child(self) -> int:
+        """The text process's pid, once it reads a line."""
+        deadline = time.monotonic() + WAIT_S
+        while self.room._now is None or self.room.child_pid is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        return self.room.child_pid
 
     def nothing_more(self) -> bool:
         return self._said.empty()
@@ -140,6 +151,44 @@ def test_a_line_with_nothing_to_say_fails_alone(open_room: OpenRoom) -> None:
     assert isinstance(said[2], InputError)
     assert heard.order(1) == [("line", 2)]
     assert heard.room.restarts == 0
+
+
+def test_an_immediate_line_overtakes_what_has_not_been_read(open_room: OpenRoom) -> None:
+    heard = open_room()
+    heard.submit(1, HANG_HOOK)
+    child = heard.wait_for_child()
+    heard.submit(2, "Two.")
+    heard.room.frame(1)
+    heard.submit(3, "Three.", priority=Priority.IMMEDIATE)
+    os.kill(child, signal.SIGKILL)
+    assert [heard.next()[:2] for _ in range(4)] == [("fail", 1), ("line", 3), ("line", 2), ("frame", 1)]
+
+
+def test_a_deadline_passes_while_another_line_hangs(open_room: OpenRoom) -> None:
+    heard = open_room(hang_s=30.0)
+    heard.submit(1, HANG_HOOK)
+    heard.submit(2, "Two.", deadline_ns=time.monotonic_ns() + 50_000_000)
+    heard.submit(3, "Three.")
+    said = heard.next()
+    assert (said[:2], code(said)) == (("fail", 2), "expired")
+    os.kill(heard.wait_for_child(), signal.SIGKILL)
+    assert [heard.next()[:2] for _ in range(2)] == [("fail", 1), ("line", 3)]
+
+
+def test_a_mistake_in_handing_a_line_on_fails_that_line_alone(open_room: OpenRoom) -> None:
+    """Once it ended the text thread, and every later line with it."""
+    heard = open_room()
+
+    def broken(request: LineRequest, clauses: tuple[Clause, ...]) -> None:
+        heard.room._deliver = heard._deliver
+        raise KeyError("a mistake")
+
+    heard.room._deliver = broken
+    heard.submit(1, "One.")
+    heard.submit(2, "Two.")
+    said = heard.next()
+    assert (said[:2], code(said)) == (("fail", 1), "internal")
+    assert heard.next()[:2] == ("line", 2)
 
 
 @pytest.mark.parametrize("hook", [HANG_HOOK, CRASH_HOOK])

@@ -246,12 +246,6 @@ def test_a_full_lane_holds_its_line_back_until_there_is_room(bench):
     assert len(bench.heard.of(1)) == 2
 
 
-def test_first_audio_is_measured_once_a_line_from_its_arrival(bench):
-    bench.add(1, "one", "two", arrived_ns=bench.clock() - 5 * MS)
-    bench.turns()
-    assert bench.engine.counters().first_audio_ms == (15.0,)
-
-
 def test_beats_tell_progress_and_whether_a_batch_runs(bench):
     bench.add(1, "one", "two")
     bench.turns()
@@ -362,3 +356,29 @@ def test_a_clauses_first_event_names_it(bench):
     bench.add(1, "one")
     bench.turns()
     assert bench.heard.of(1)[0].events[0].type == EventType.CLAUSE
+
+
+def test_a_mistake_in_estimating_a_line_ends_that_line_alone(bench):
+    """Once it was logged, and the line never ended."""
+    bench.main.estimate_frames = lambda row: 1 // (len(row.clause.spoken) - 3)
+    bench.add(1, "one")
+    bench.add(2, "three")
+    bench.turns()
+    assert bench.heard.ends == [
+        (LineKey(1, 1), End.FAILED, "internal", "the daemon made a mistake on this line")
+    ]
+    assert len(bench.heard.of(2)) == 1
+
+
+def test_a_mistake_after_a_batch_ends_its_lines(bench, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError
+
+    bench.add(1, "one")
+    monkeypatch.setattr(bench.engine._scheduler, "complete", broken)
+    bench.turns()
+    monkeypatch.undo()
+    assert [end[:3] for end in bench.heard.ends] == [(LineKey(1, 1), End.FAILED, "internal")]
+    bench.add(2, "two")
+    bench.turns()
+    assert len(bench.heard.of(2)) == 1

@@ -189,7 +189,7 @@ def test_a_line_with_a_bad_field_is_refused_by_its_number(peer: Peer) -> None:
     error = peer.read(m.Error)
     assert error.re == 8
     peer.send(m.Speak(id=9, line=4, text="Its number is used up."))
-    assert peer.read(m.Ended).code == "bad-value"
+    assert peer.read(m.Error).code == "bad-value"
     peer.send(m.Speak(id=10, line=5, text="Hi."))
     assert peer.read(m.Accepted).line == 5
 

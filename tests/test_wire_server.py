@@ -163,6 +163,8 @@ def test_cancel_is_passed_on_and_an_ended_line_is_unknown(live: Live) -> None:
 
 def test_frame_is_passed_on_and_not_answered(live: Live) -> None:
     peer, welcome = live.greeted()
+    peer.send(speak(1))
+    peer.read(m.Accepted)
     peer.send(m.Frame())
     peer.ping()
     assert ("frame", welcome.session) in live.house.asked
@@ -203,18 +205,6 @@ def test_a_line_that_cannot_be_spoken_is_refused_once(live: Live, fields: dict[s
     assert len(live.house.lines) == 1
 
 
-@pytest.mark.parametrize("line", [5, 4, 1])
-def test_line_numbers_must_grow(live: Live, line: int) -> None:
-    peer, _ = live.greeted()
-    peer.send(speak(5))
-    peer.read(m.Accepted)
-    peer.send(speak(line))
-    refused = peer.read(m.Ended)
-    assert (refused.line, refused.code, refused.re) == (line, "bad-value", 100 + line)
-    peer.send(m.Status(id=1))
-    assert peer.read(m.StatusReport).live_lines == 1
-
-
 def test_a_full_text_room_refuses_busy(live: Live) -> None:
     peer, _ = live.greeted()
     live.house.submit_raises = InputError("1024 lines wait", "busy")
@@ -253,7 +243,6 @@ def test_after_bye_a_connection_may_say_hello_again(live: Live) -> None:
     peer.send(m.Bye(id=2))
     peer.read(m.Ok)
     assert ("close", welcome.session) in live.house.asked
-    live.server.tell_closed(welcome.session)
     live.server.tell_ended(LineEnded(LineKey(welcome.session, 1), End.FAILED, "text-failed", "", False))
     live.settle()
     peer.send(m.Ping(id=3))
@@ -346,3 +335,27 @@ def test_the_poll_has_no_timeout_while_nothing_is_due(live: Live) -> None:
     live.greeted()[0].ping()
     assert live.server._timeout_ms() is None
     assert server_module.PROBE_S
+
+
+def test_a_number_that_does_not_grow_leaves_the_line_that_has_it_alone(live: Live) -> None:
+    peer, _ = live.greeted()
+    peer.send(speak(5))
+    peer.read(m.Accepted)
+    for line in (5, 4):
+        peer.send(speak(line))
+        assert peer.code() == "bad-value"
+    peer.send(m.Status(id=1))
+    assert peer.read(m.StatusReport).live_lines == 1
+
+
+def test_frames_pile_up_nowhere(live: Live) -> None:
+    peer, welcome = live.greeted()
+    for line in (1, 2):
+        peer.send(speak(line))
+        peer.read(m.Accepted)
+        for _ in range(100):
+            peer.send(m.Frame())
+    live.settle()
+    peer.send(m.Ping(id=9))
+    peer.read(m.Pong)
+    assert live.house.asked.count(("frame", welcome.session)) == 2

@@ -70,6 +70,9 @@ class FakeHouse:
 
     def close_session(self, session: int) -> None:
         self.asked.append(("close", session))
+        if self.opens:
+            assert self.server
+            self.server.tell_closed(session)
 
     def submit(self, request: LineRequest) -> None:
         if self.submit_raises:

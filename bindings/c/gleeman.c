@@ -328,6 +328,7 @@ gleeman_status gleeman_cancel(gleeman_client *client, uint64_t line, uint32_t fa
     if (client->map != NULL && (slot->map == NULL || slot->map == client->map) &&
         !command_put(client, COMMAND_CANCEL, line) && slot->map == NULL) {
         slot->cancelled_ns = 0;
+        atomic_store_explicit(&slot->cancel, 0, memory_order_release);
         return fail(client, GLEEMAN_E_BUSY, "the queue to the daemon is full");
     }
     return GLEEMAN_OK;

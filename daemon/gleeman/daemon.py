@@ -22,7 +22,7 @@ from pathlib import Path
 from . import __version__, host, paths
 from .config import Config, as_flags
 from .errors import GleemanError, InputError
-from .records import Clause, End, LineKey, LineRequest, ModelState, Row
+from .records import Clause, End, LineKey, LineRequest, ModelState
 from .shm.feeder import Feeder
 from .speech.base import Pipeline
 from .speech.emotion import EMOTIONS, resolve
@@ -30,7 +30,8 @@ from .speech.models.babble.pipeline import make_babble, make_silent
 from .speech.registry import make_pipeline
 from .stats import RoomFigures
 from .text.room import TextJob, TextRoom
-from .tick.engine import Engine
+from .tick.batch import row_of
+from .tick.engine import MAIN, Engine
 from .tick.scheduler import Limits
 from .voices.store import VoiceStore
 from .wire.discovery import (
@@ -70,7 +71,6 @@ class Daemon:
         self._standins: dict[str, Pipeline] = {"babble": make_babble(), "silent": make_silent()}
         options = {"device": config.device, "quality": config.quality}
         self._main = make_pipeline(config.model, **options, threads=config.threads, voices=self.voices)
-        self._ready = False
         self._lock = threading.Lock()
         self._reading: set[LineKey] = set()
         """Lines in the text room that are still wanted."""
@@ -138,6 +138,7 @@ class Daemon:
                 log.exception("a mistake of ours in stopping %s", type(room).__name__)
         if self._ipc is not None:  # libzmq leaves it; whoever holds the lock may remove it
             self._ipc.unlink(missing_ok=True)
+            paths.remove_ipc_folder(self._ipc)
 
     # ---- what the server asks, on its thread ----------------------------------------------------------
 
@@ -158,15 +159,17 @@ class Daemon:
 
     def submit(self, request: LineRequest) -> None:
         """On to the text room. Raises InputError busy."""
-        pipeline = self._main if request.pipeline == "main" else self._standins[request.pipeline]
         with self._lock:
             self._reading.add(request.key)
         try:
-            self._text.submit(TextJob(request, pipeline.needs_phonemes))
+            self._text.submit(TextJob(request, self._pipeline_of(request).needs_phonemes))
         except GleemanError:
             with self._lock:
                 self._reading.discard(request.key)
             raise
+
+    def _pipeline_of(self, request: LineRequest) -> Pipeline:
+        return self._main if request.pipeline == MAIN else self._standins[request.pipeline]
 
     def cancel(self, key: LineKey) -> None:
         """Drop a line wherever it is; the feeder tells its end."""
@@ -211,28 +214,26 @@ class Daemon:
             if request.key not in self._reading:
                 return
             self._reading.discard(request.key)
-        self._feeder.end(request.key, End.FAILED, error.code, error.message)
+        end = End.EXPIRED if error.code == "expired" else End.FAILED
+        self._feeder.end(request.key, end, error.code, error.message)
 
     def _framed(self, session: int) -> None:
         self._engine.frame(session)
 
     def _estimate(self, request: LineRequest, clauses: tuple[Clause, ...]) -> list[ClauseInfo]:
-        """Subtitles with how long each will be heard, by the model or, while it loads, by babble."""
-        pipeline = self._main if self._ready else self._standins["babble"]
+        """Subtitles with how long each will be heard."""
+        pipeline = self._pipeline_of(request)
         infos = []
         for index, clause in enumerate(clauses):
-            asked = (request.emotion, request.intensity, request.speed, request.pitch, request.energy)
-            row = Row(request.key, index, clause, request.voice, *asked, seed=0)
-            ms = pipeline.estimate_frames(row) * FRAME_MS
+            ms = pipeline.estimate_frames(row_of(request, index, clause)) * FRAME_MS
             infos.append(ClauseInfo(spoken=clause.spoken, begin=clause.begin, end=clause.end, ms=ms))
         return infos
 
     # ---- from the engine and the feeder, on theirs ----------------------------
 
     def _new_state(self, state: ModelState) -> None:
-        self._ready = state.state == "ready"
         if state.state in ("ready", "failed"):
-            level = logging.INFO if self._ready else logging.ERROR
+            level = logging.INFO if state.state == "ready" else logging.ERROR
             log.log(level, "model %s: %s %s %s", self.config.model, state.state, state.code, state.message)
         self._server.tell_state(state)
 

@@ -9,7 +9,6 @@ Never a folder of a guessable name in the shared temporary folder: another user 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import re
@@ -104,7 +103,8 @@ def ipc_path(instance: str = "") -> Path:
     """Where a daemon's Unix socket goes, at most MAX_IPC_BYTES bytes; its folder exists and is private.
 
     When the runtime folder's path is too long, a new private folder in the temporary folder, with a
-    random part in its name, removed when this process ends (or by `sweep_ipc_folders` of a later one).
+    random part in its name, to be removed by `remove_ipc_folder` (or by `sweep_ipc_folders` of a later
+    process).
     Each call makes another: call it once.
     """
     path = runtime_dir() / f"{_stem(instance)}.ipc"
@@ -117,7 +117,6 @@ def ipc_path(instance: str = "") -> Path:
             folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))  # 0700
         if folder is None:
             continue
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         if len(os.fsencode(folder / "s")) <= MAX_IPC_BYTES:
             return folder / "s"
     raise Failure(
@@ -125,6 +124,12 @@ def ipc_path(instance: str = "") -> Path:
         "set GLEEMAN_HOME or TMPDIR to a shorter one",
         "unsupported-platform",
     )
+
+
+def remove_ipc_folder(path: Path) -> None:
+    """Remove the short folder that `ipc_path` made for this socket; nothing where it made none."""
+    if _FALLBACK.fullmatch(path.parent.name):
+        shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def sweep_ipc_folders() -> int:

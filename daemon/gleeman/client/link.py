@@ -11,14 +11,13 @@ import logging
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import msgspec
 import zmq
 
 from .. import host
 from ..errors import Failure, GleemanError
-from ..records import ModelState
+from ..records import End, ModelState
 from ..shm.mapping import ClientMapping
 from ..wire.discovery import Discovery
 from ..wire.messages import (
@@ -36,9 +35,6 @@ from ..wire.messages import (
 from .find import Finder, endpoint_of
 from .session import Session
 from .tables import Tables, as_error
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +113,10 @@ class Link:
             self._say_bye()
         except Exception:
             log.exception("the client's thread has failed")
-            self._refuse(Failure("the client's thread has failed; its log says why"))
+            failure = Failure("the client's thread has failed; its log says why")
+            self._refuse(failure)
+            with self._tables.lock:
+                self._tables.close(End.FAILED, failure.code, failure.message)
         finally:
             with self._tables.lock:
                 self._hang_up()

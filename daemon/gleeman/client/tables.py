@@ -163,13 +163,14 @@ class Tables:
 
     def drop(self, session: Session | None, error: Failure) -> None:
         """A mapping holds impossible numbers: its lines that have a lane fail, the session ends."""
-        if session is None or session.dead:
+        if session is None:
             return
-        session.dead = True
         for line in list(session.lines.values()):
             if line.has_lane:
                 line.finish(End.FAILED, error.code, error.message)
-        self.wake()
+        if not session.dead:
+            session.dead = True
+            self.wake()
 
     def answered(self, number: int, answer: Message | GleemanError) -> None:
         """The answer to a request, or the refusal of a line by `error`."""
@@ -191,12 +192,14 @@ class Tables:
         self.orders.append(encode(Cancel(line=line_id)))
         self.wake()
 
-    def close(self) -> None:
+    def close(
+        self, end: End = End.CANCELLED, code: str = "cancelled", message: str = "the client was closed"
+    ) -> None:
         """Every line ends; nothing new is taken."""
         if not self.closed:
             self.closed = True
             for line in list(self.lines.values()):
-                line.finish(End.CANCELLED, "cancelled", "the client was closed")
+                line.finish(end, code, message)
 
     def unmap(self) -> None:
         """The end of all sessions."""

@@ -172,17 +172,21 @@ class Feeder:
         try:
             while not self._stopping:
                 self._wait()
-                try:
-                    while self._inbox and not self._stopping:
-                        self._inbox.popleft()()
-                    if not self._stopping:
-                        self._pass()
-                except Exception:  # a mistake of ours with one line must not silence all others
-                    log.exception("the feeder met an error and goes on")
+                while self._inbox and not self._stopping:
+                    self._guarded(self._inbox.popleft())
+                if not self._stopping:
+                    self._guarded(self._pass)
         finally:
             for number in list(self._sessions):
                 self._drop_session(number)
             self._remove_left()
+
+    def _guarded(self, task: Callable[[], None]) -> None:
+        """A mistake of ours in one task must not keep the others waiting."""
+        try:
+            task()
+        except Exception:
+            log.exception("the feeder met an error and goes on")
 
     def _wait(self) -> None:
         if self._lines:
@@ -200,22 +204,28 @@ class Feeder:
             self._next_check_s = now_s + IDLE_S
             self._remove_left()
         for session in list(self._sessions.values()):
-            if check and session.client_pid and not host.pid_alive(session.client_pid, session.client_start):
-                self._lose(session, "", f"the client's process {session.client_pid} is gone")
-                continue
-            if session.live:
-                try:
-                    for line in session.look():
-                        self._changed(session, line)
-                except BadClient as error:
-                    self._lose(session, "bad-client", str(error))
-                    continue
-                self._give_lanes(session)
-            if session.live or check:
-                session.mapping.beat(self._beats, self._progress, self._busy)
+            try:
+                self._serve(session, check)
+            except BadClient as error:
+                self._lose(session, "bad-client", str(error))
+            except Exception:  # the other sessions play on
+                log.exception("session %016x: a mistake of ours in feeding it", session.number)
+                self._lose(session, "internal", "the daemon made a mistake in this session")
         if self._room_made:
             self._room_made = False
             self._on_room()
+
+    def _serve(self, session: Session, check: bool) -> None:
+        """One session's turn; `check`: see whether its client lives. Raises BadClient."""
+        if check and session.client_pid and not host.pid_alive(session.client_pid, session.client_start):
+            self._lose(session, "", f"the client's process {session.client_pid} is gone")
+            return
+        if session.live:
+            for line in session.look():
+                self._changed(session, line)
+            self._give_lanes(session)
+        if session.live or check:
+            session.mapping.beat(self._beats, self._progress, self._busy)
 
     def _changed(self, session: Session, line: Line) -> None:
         """The reader of a line moved, cancelled it or gave it back."""
@@ -273,11 +283,9 @@ class Feeder:
             if line.end is None and not line.complete and not line.cancelled:
                 line.add(chunk)
         with self._handed_lock:
-            left = self._handed[key] - len(chunk.samples)
+            left = self._handed.pop(key, 0) - len(chunk.samples)
             if left > 0:
                 self._handed[key] = left
-            else:
-                del self._handed[key]
         if session is not None and key in self._lines:
             self._give_lanes(session)
             line = self._lines[key]

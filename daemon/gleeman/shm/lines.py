@@ -18,6 +18,8 @@ MASK = layout.CAPACITY - 1
 EVENT_MASK = layout.EVENTS - 1
 BITE_SAMPLES = 4096
 """A ring is topped up when it has room for this much: 85 ms at 48 kHz of the 2.7 s it holds."""
+EVENT_PATIENCE_LOOKS = 50
+"""How long a line's end waits for a reader that takes no events out of a full ring: 250 ms."""
 REMEMBERED = 4096
 """Lines that ended lately, by number, so that what comes late for them is dropped."""
 _HEAD_ZEROS = bytes(layout.LANE_HEAD_BYTES)
@@ -36,6 +38,7 @@ class Line:
         "complete",
         "done",
         "end",
+        "end_waits",
         "event_read",
         "event_write",
         "events",
@@ -74,6 +77,7 @@ class Line:
         self.cancelled = False
         self.cancel_told = False
         self.done = False
+        self.end_waits = 0  # looks since the last event was written, with all samples in the lane
 
     def add(self, chunk: Chunk) -> None:
         """Keep a chunk's samples and events until there is room."""
@@ -88,6 +92,8 @@ class Line:
         event_room = layout.EVENTS - (self.event_write - self.event_read)
         if event_room and self.events and self.events[0].sample <= self.write:
             return True
+        if self.complete and self.end is None and not self.pending:
+            return True  # only its end is missing
         room = layout.CAPACITY - (self.write - self.read)
         return 0 < min(self.pending_samples, BITE_SAMPLES) <= room
 
@@ -195,7 +201,11 @@ class Session:
             line.pending_samples -= moved
             publish(self._u64, head + layout.L_WRITE_POS // 8, write)
         if line.complete and not line.pending and line.end is None:
-            self._publish_end(line, End.DONE)
+            # Behind the end no event is looked for, so it waits for those that found the ring full; not for
+            # ever, as a reader need not take events.
+            line.end_waits += 1
+            if not line.events or line.end_waits > EVENT_PATIENCE_LOOKS:
+                self._publish_end(line, End.DONE)
         return moved > 0
 
     def _write_events(self, line: Line, write: int) -> None:
@@ -210,7 +220,7 @@ class Session:
             at += 1
             room -= 1
         if at != line.event_write:
-            line.event_write = at
+            line.event_write, line.end_waits = at, 0
             publish(self._u64, u64_at(line.lane, layout.L_EVENT_WRITE), at)
 
     def end(self, line: Line, end: End) -> None:

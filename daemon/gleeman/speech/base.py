@@ -12,7 +12,7 @@ Report = Callable[[str, float], None]
 
 
 class Pipeline(Protocol):
-    """Turns a batch of clauses into sound. One thread at a time may call it."""
+    """Turns a batch of clauses into sound. One thread at a time may call it, but for `estimate_frames`."""
 
     name: str
     rate_hz: int
@@ -24,7 +24,8 @@ class Pipeline(Protocol):
         """Bring everything onto the device and speak a warm-up line. Raises Failure."""
 
     def estimate_frames(self, row: Row) -> int:
-        """Predicted work of a row before it is run; cheap. The unit is 600 samples at 24 kHz (25 ms)."""
+        """Predicted work of a row before it is run, in units of 600 samples at 24 kHz (25 ms). Cheap
+        arithmetic on nothing that `load` or `run` change: any thread may call it at any time."""
 
     def run(self, rows: Sequence[Row]) -> list[RowAudio]:
         """Synthesise the rows together, in order. A row's audio does not depend on its neighbours

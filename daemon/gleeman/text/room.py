@@ -1,13 +1,16 @@
 """The text room: hands lines to the text process, one after another, and its answers to the engine.
 
 One thread owns everything here; a second one only reads the process's pipe, a third copies what the
-process logs. Lines and frame marks come out in the order they went in. A process that hangs or dies
-costs the line it was reading, and nothing else. Knows no language and no socket.
+process logs. Lines and frame marks come out in the order they went in, but for `immediate` lines, which
+wait for no frame and overtake what has not been read yet. A line whose deadline passes while it waits fails
+as `expired`. A process that hangs or dies costs the line it was reading, and nothing else. Knows no language
+and no socket.
 """
 
 from __future__ import annotations
 
 import collections
+import heapq
 import logging
 import queue
 import threading
@@ -17,7 +20,7 @@ from typing import NamedTuple
 
 from ..children import own_command
 from ..errors import Failure, GleemanError, InputError
-from ..records import Clause, LineRequest
+from ..records import Clause, LineRequest, Priority
 from . import messages
 from .process import STOP_S, Note, TextProcess
 
@@ -29,6 +32,7 @@ LOAD_S = 120.0
 """How long a language may take to load, on a cold and busy disk, before the process counts as hung."""
 START_S = 30.0
 """How long a new process may take to answer."""
+AFTER_MISTAKE_S = 0.1
 MAX_STARTS = 3
 """A process that dies as often while it starts is given up until the next line comes."""
 
@@ -62,7 +66,7 @@ class TextRoom:
         hang_s: float = 10.0,
         command: Sequence[str] | None = None,
     ) -> None:
-        """The callbacks are called on the text thread; a GleemanError out of `deliver` fails the line.
+        """The callbacks are called on the text thread; an error out of `deliver` fails the line.
         `warm`: load American English and Chinese at the start.
         `command` replaces the process in tests."""
         self.restarts = 0
@@ -80,7 +84,10 @@ class TextRoom:
         self._lock = threading.Lock()
         self._lines = 0  # submitted and not ended; under the lock
         # Owned by the text thread:
+        self._urgent: collections.deque[TextJob] = collections.deque()
         self._waiting: collections.deque[TextJob | _Frame] = collections.deque()
+        self._deadlines: list[tuple[int, int, TextJob]] = []  # a heap: when, which came first, whose
+        self._jobs = 0
         self._now: TextJob | None = None
         self._asked = 0
         self._deadline = 0.0
@@ -116,11 +123,13 @@ class TextRoom:
         try:
             self._begin_process()
             while not self._stopping.is_set():
-                self._take_one()
-                self._advance()
-        except Exception:
-            log.exception("the text room broke")
-            raise
+                try:
+                    self._take_one()
+                    self._expire()
+                    self._advance()
+                except Exception:  # lines to come must not wait for ever
+                    log.exception("the text room met a mistake of ours and goes on")
+                    self._stopping.wait(AFTER_MISTAKE_S)
         finally:
             if self._process is not None:
                 self._process.kill()
@@ -129,16 +138,43 @@ class TextRoom:
 
     def _take_one(self) -> None:
         """Wait for one thing to happen, and note it."""
+        patience = [wait for wait in (self._patience(), self._until_deadline()) if wait is not None]
         try:
-            item = self._inbox.get(timeout=self._patience())
+            item = self._inbox.get(timeout=min(patience, default=None))
         except queue.Empty:
             if self._process is not None and self._patience() == 0.0:
                 self._lose_process("hung")
             return
-        if isinstance(item, TextJob | _Frame):
+        if isinstance(item, TextJob):
+            self._queue(item)
+        elif isinstance(item, _Frame):
             self._waiting.append(item)
         elif isinstance(item, Note) and item.process is self._process:
             self._hear(item.message)
+
+    def _queue(self, job: TextJob) -> None:
+        request = job.request
+        (self._urgent if request.priority is Priority.IMMEDIATE else self._waiting).append(job)
+        if request.deadline_ns:
+            self._jobs += 1
+            heapq.heappush(self._deadlines, (request.deadline_ns, self._jobs, job))
+
+    def _until_deadline(self) -> float | None:
+        """Seconds until the next deadline of a line that may wait; None without one."""
+        if not self._deadlines:
+            return None
+        return max(0.0, (self._deadlines[0][0] - time.monotonic_ns()) / 1e9)
+
+    def _expire(self) -> None:
+        """End the lines whose deadlines have passed before they could be read."""
+        while self._deadlines and self._deadlines[0][0] <= time.monotonic_ns():
+            job = heapq.heappop(self._deadlines)[2]
+            for place in (self._urgent, self._waiting):
+                if any(item is job for item in place):
+                    place.remove(job)
+                    self._forget(1)
+                    why = "its deadline passed before its text could be read"
+                    self._fail(job.request, InputError(why, "expired"))
 
     def _patience(self) -> float | None:
         """Seconds until the process counts as hung; None while nothing is asked of it."""
@@ -177,6 +213,9 @@ class TextRoom:
                     self._deliver(request, message.clauses)
                 except GleemanError as error:  # the next room is full
                     self._fail(request, error)
+                except Exception:
+                    log.exception("session %016x line %d: a mistake of ours in handing it on", *request.key)
+                    self._fail(request, Failure("the daemon made a mistake on this line", "internal"))
             elif message.ours:
                 self._fail(request, Failure(message.message, message.code))
             else:
@@ -196,8 +235,8 @@ class TextRoom:
 
     def _advance(self) -> None:
         """Pass on frame marks that are due, and ask for the next line."""
-        while self._now is None and self._waiting:
-            if isinstance(self._waiting[0], _Frame):
+        while self._now is None and (self._urgent or self._waiting):
+            if not self._urgent and isinstance(self._waiting[0], _Frame):
                 mark = self._waiting.popleft()
                 assert isinstance(mark, _Frame)
                 self._frame(mark.session)
@@ -209,7 +248,7 @@ class TextRoom:
                 return
             if not self._process.up:
                 return
-            job = self._waiting.popleft()
+            job = (self._urgent or self._waiting).popleft()
             assert isinstance(job, TextJob)
             self._ask(job)
 
@@ -265,7 +304,9 @@ class TextRoom:
 
     def _fail_waiting(self) -> None:
         """Without a process: every waiting line fails; frame marks keep their place."""
-        waiting, self._waiting = self._waiting, collections.deque()
+        waiting = [*self._urgent, *self._waiting]
+        self._urgent.clear()
+        self._waiting.clear()
         for item in waiting:
             if isinstance(item, _Frame):
                 self._frame(item.session)

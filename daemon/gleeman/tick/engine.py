@@ -20,9 +20,8 @@ import numpy as np
 
 from .. import paths
 from ..errors import GleemanError, InputError
-from ..records import Chunk, Clause, End, LineKey, LineRequest, LineRoom, ModelState, Row, RowAudio
+from ..records import Chunk, Clause, End, LineKey, LineRequest, LineRoom, ModelState, RowAudio
 from ..speech.base import Pipeline
-from ..speech.models.babble.estimate import frames_of
 from ..speech.post import LinePost
 from . import loading
 from .batch import Batch, Limits
@@ -33,8 +32,6 @@ log = logging.getLogger(__name__)
 
 MAIN = "main"
 """What lines call the pipeline that the daemon was started for, whatever its name."""
-REMEMBERED_LINES = 1024
-"""Latest first-audio times that `counters` tells."""
 STOP_S = 2.0
 AFTER_MISTAKE_S = 0.1
 
@@ -48,8 +45,6 @@ class EngineCounters:
     """Of all batches together."""
     queued_lines: int
     """Lines with clauses that no batch has taken or finished yet."""
-    first_audio_ms: tuple[float, ...]
-    """Of the latest lines, from arrival until their first samples were handed to the feeder."""
 
 
 class Engine:
@@ -77,9 +72,8 @@ class Engine:
         self._main = main
         self._pipelines: dict[str, Pipeline] = {MAIN: main, **standins}
         self._runnable: set[str] = set()
-        self._loaded = (
-            False  # main is, as the loader thread says; the engine thread hears of it a little later
-        )
+        # As the loader thread says; the engine thread hears of it a little later.
+        self._loaded = False
         self._broken: GleemanError | None = None  # why main will never run
         self._hand = hand
         self._end = end
@@ -93,7 +87,6 @@ class Engine:
         self._speaking: dict[LineKey, LinePost] = {}  # lines of which samples were handed on
         self._batches = 0
         self._rows = 0
-        self._first_audio_ms: deque[float] = deque(maxlen=REMEMBERED_LINES)
 
         self._wake = threading.Condition()  # guards the four below
         self._inbox: deque[Callable[[], None]] = deque()
@@ -167,7 +160,6 @@ class Engine:
             batches=self._batches,
             rows=self._rows,
             queued_lines=len(self._scheduler) + self._inbox_lines,
-            first_audio_ms=tuple(self._first_audio_ms.copy()),
         )
 
     def _tell(self, call: Callable[[], None]) -> None:
@@ -215,8 +207,8 @@ class Engine:
                 continue
             try:
                 pipeline.load(lambda _stage, _progress: None)
-            except GleemanError as error:
-                log.error("stand-in %s: %s", name, error.message)
+            except Exception:
+                log.exception("stand-in %s cannot be used", name)
             else:
                 self._runnable.add(name)
 
@@ -237,6 +229,10 @@ class Engine:
         self._beat(self._batches, True)
         try:
             self._run(batch)
+        except Exception:
+            for row in batch.rows:
+                if self._scheduler.knows(row.key):
+                    self._fail(row.key, "in running its batch")
         finally:
             self._batches += 1
             self._rows += len(batch.rows)
@@ -257,6 +253,18 @@ class Engine:
     def _add(self, request: LineRequest, clauses: tuple[Clause, ...]) -> None:
         with self._wake:
             self._inbox_lines -= 1
+        try:
+            self._queue(request, clauses)
+        except Exception:
+            self._fail(request.key, "in queueing it")
+
+    def _fail(self, key: LineKey, where: str) -> None:
+        """End a line because of a mistake of ours; to be called in its `except`."""
+        log.exception("session %016x line %d: a mistake of ours %s", *key, where)
+        self._forget(key)
+        self._end(key, End.FAILED, "internal", "the daemon made a mistake on this line")
+
+    def _queue(self, request: LineRequest, clauses: tuple[Clause, ...]) -> None:
         key = request.key
         if request.pipeline == MAIN and self._broken is not None:
             self._end(key, End.FAILED, self._broken.code, self._broken.message)
@@ -267,9 +275,7 @@ class Engine:
         if not clauses:
             self._speak(request, None, last=True)
             return
-        # Until it is loaded, the loader thread alone may call the main pipeline.
-        loaded = request.pipeline in self._runnable
-        estimate = self._pipelines[request.pipeline].estimate_frames if loaded else _rough_frames
+        estimate = self._pipelines[request.pipeline].estimate_frames
         try:
             self._scheduler.add(request, clauses, estimate, self._clock())
         except InputError as error:
@@ -309,9 +315,7 @@ class Engine:
             try:
                 self._speak(requests[row.key], audios[row.key], last=row.key in finished)
             except Exception:
-                log.exception("session %016x line %d: a mistake of ours in handing it on", *row.key)
-                self._forget(row.key)
-                self._end(row.key, End.FAILED, "internal", "the daemon made a mistake on this line")
+                self._fail(row.key, "in handing it on")
 
     def _speak(self, request: LineRequest, audio: RowAudio | None, last: bool) -> None:
         """Hand a clause on: `audio` None for a line that has nothing to say."""
@@ -320,7 +324,6 @@ class Engine:
         if post is None:
             post = LinePost(self._pipelines[request.pipeline].rate_hz, request.rate_hz)
             self._speaking[key] = post
-            self._first_audio_ms.append((self._clock() - request.arrived_ns) / 1e6)
         if last:
             del self._speaking[key]
         if audio is None:
@@ -329,7 +332,3 @@ class Engine:
         # A clause comes whole, so playing may begin with its first sample: no preroll. What follows is made
         # while it plays; if that is late, the reader waits between two clauses, where a pause harms least.
         self._hand(Chunk(key, samples, events, last, request.priority, 0))
-
-
-def _rough_frames(row: Row) -> int:
-    return frames_of(row.clause, row.speed)

@@ -199,7 +199,9 @@ class Scheduler:
         """What goes first, smallest first: lines about to fall silent, by how soon; immediate ones;
         then by priority with ageing, deadline, arrival."""
         request = line.request
-        if line.begun and not (room is not None and room.paused):
+        # A background line is for a file or a cache: its reader takes all at once and is always dry.
+        reads_live = request.priority != Priority.BACKGROUND and not (room is not None and room.paused)
+        if line.begun and reads_live:
             dry_ns = room.buffered_samples * 1_000_000_000 // room.rate_hz if room is not None else 0
             if dry_ns < self._horizon_ns(line):
                 return (_DRY, dry_ns, 0, line.number)

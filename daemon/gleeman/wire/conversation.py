@@ -35,6 +35,8 @@ class Conversation:
         self._send_to = send
         self._state = ModelState("loading")
         self._sessions = Sessions()
+        self._byes: dict[int, tuple[bytes, int]] = {}
+        """Who is told, as answer to what, when a session's mapping is gone."""
         self._first_audio = FirstAudio()
         self._started_ns = time.monotonic_ns()
 
@@ -43,22 +45,27 @@ class Conversation:
     def take(self, route: bytes, data: bytes, frames: int) -> None:
         """Answer one message, whatever it holds."""
         session = self._sessions.by_route.get(route)
-        glimpse = m.glimpse(data)
+        last_line = session.last_line if session else 0
         try:
             if frames != 1 or not data:
                 raise InputError(f"a message is one frame that is not empty; got {frames}", "bad-message")
             self._answer(route, session, m.decode_from_client(data))
         except GleemanError as error:
-            self._complain(route, session, glimpse, error)
+            self._complain(route, session, last_line, m.glimpse(data), error)
         except Exception:
+            glimpse = m.glimpse(data)
             log.exception(
                 "session %s: a mistake of ours in answering %r", session and session.id, glimpse.type
             )
-            self._complain(route, session, glimpse, Failure("a mistake of ours; please report it"))
+            failure = Failure("a mistake of ours; please report it")
+            self._complain(route, session, last_line, glimpse, failure)
 
-    def _complain(self, route: bytes, session: Session | None, about: m.Glimpse, error: GleemanError) -> None:
-        """`ended` "refused" for a line whose number could be read, else `error`."""
-        if session and session.welcomed and about.type == "speak" and about.line:
+    def _complain(
+        self, route: bytes, session: Session | None, last_line: int, about: m.Glimpse, error: GleemanError
+    ) -> None:
+        """`ended` "refused" for a new line whose number could be read, else `error`: an old number would end
+        the line that has it."""
+        if session and session.welcomed and about.type == "speak" and about.line > last_line:
             self._refuse(session, about.line, about.id, error)
         else:
             self._send(route, m.Error(re=about.id, code=error.code, message=error.message))
@@ -73,7 +80,9 @@ class Conversation:
             case m.Speak():
                 self._speak(session, message)
             case m.Frame():
-                self._house.frame(session.id)
+                if session.unframed:  # a client cannot pile up more frames than lines
+                    session.unframed = False
+                    self._house.frame(session.id)
             case m.Cancel():
                 self._cancel(session, message)
             case m.Ping():
@@ -83,8 +92,8 @@ class Conversation:
             case m.Status():
                 self._send(route, self._report(message.id))
             case m.Bye():
+                self._byes[session.id] = (route, message.id)
                 self._drop(session, "bye")
-                self._send(route, m.Ok(re=message.id))
         return None
 
     def _hello(self, route: bytes, hello: m.Hello) -> None:
@@ -115,6 +124,7 @@ class Conversation:
         except Exception:
             session.lines.pop(speak.line, None)
             raise
+        session.unframed = True
         accepted = m.Accepted(
             re=speak.id, line=speak.line, voice=request.voice, seed=request.seed, warnings=warnings
         )
@@ -203,6 +213,9 @@ class Conversation:
     def closed(self, session_id: int) -> None:
         """What `close_session` was asked for is done."""
         self._sessions.closed(session_id)
+        bye = self._byes.pop(session_id, None)
+        if bye:
+            self._send(bye[0], m.Ok(re=bye[1]))
 
     def new_state(self, state: ModelState) -> None:
         """The model's state changed."""

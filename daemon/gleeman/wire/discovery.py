@@ -108,7 +108,8 @@ def sweep_instances() -> int:
     """Remove what daemons of any instance name left that were killed; returns how many. A daemon calls it at
     its start. Whoever holds the lock is alive, so what can be locked is dead."""
     swept = 0
-    for path in paths.runtime_dir().glob(f"gleeman-{PROTOCOL_MAJOR}*.lock"):
+    folder, stem = paths.runtime_dir(), f"gleeman-{PROTOCOL_MAJOR}"
+    for path in (*folder.glob(f"{stem}.lock"), *folder.glob(f"{stem}-*.lock")):
         lock = host.lock_file(path)
         if lock is None:
             continue

@@ -65,7 +65,7 @@ class Hello(Message, tag="hello", frozen=True, kw_only=True):
 
 
 class Bye(Message, tag="bye", frozen=True, kw_only=True):
-    """Ends the session: lines are dropped, the mapping is removed. Answered by `ok`."""
+    """Ends the session: lines are dropped, the mapping is removed. Answered by `ok` then."""
 
     id: U64 = 0
 

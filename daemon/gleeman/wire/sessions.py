@@ -62,6 +62,8 @@ class Session:
     welcomed: bool = False
     """Its mapping is there and it was told so."""
     last_line: int = 0
+    unframed: bool = False
+    """A line was accepted since its last `frame`."""
     lines: dict[int, Line] = field(default_factory=dict)
 
 
