@@ -57,6 +57,8 @@ class FakeDaemon:
         self._generation = 0
         self._out: list[m.Message] = []
         self._stopping = False
+        self.forgets = False
+        """It has ended the session without a word: the next ping is answered hello-first."""
         self._context = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         self._router.linger = 0
@@ -188,6 +190,9 @@ class FakeDaemon:
             case m.Speak() if self.accepts:
                 voice = message.voice if isinstance(message.voice, str) else message.voice[0]
                 self.send(m.Accepted(re=message.id, line=message.line, voice=voice or "af_heart", seed=99))
+            case m.Ping() if self.forgets:
+                self.forgets = False
+                self.send(m.Error(re=message.id, code="hello-first", message="say hello first"))
             case m.Ping():
                 self.send(m.Pong(re=message.id))
             case m.Bye():

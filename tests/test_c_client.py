@@ -302,7 +302,7 @@ def test_a_wrong_discovery_file_is_named(
     start_game: Callable[[str], CGame], start_daemon: Daemons, tmp_path: Path
 ) -> None:
     game = start_game("checked")
-    answer = game.connect(wait_ms=100)
+    answer = game.connect(wait_ms=1000)
     assert answer.status == "no-daemon"
     assert "gleeman serve" in answer.why
     start_daemon()

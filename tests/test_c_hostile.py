@@ -172,9 +172,9 @@ def test_an_error_about_a_speak_refuses_the_line(game: CGame, daemon: FakeDaemon
 
 def test_gone_is_lost_and_a_silent_daemon_stalls(game: CGame, daemon: FakeDaemon) -> None:
     daemon.beats = False
-    game.until(lambda: game.events[-1].type == "connection" and game.events[-1].value == 2)
+    game.until(lambda: [e.value for e in game.of(0, "connection")][-1:] == [2])
     daemon.beats = True
-    game.until(lambda: game.events[-1].type == "connection" and game.events[-1].value == 1)
+    game.until(lambda: [e.value for e in game.of(0, "connection")][-1:] == [1])
     line = begin(game, daemon)
     daemon.send(m.Gone(code="shutting-down", message="good night"))
     end = game.end_of(line)

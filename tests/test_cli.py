@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -80,19 +81,20 @@ def test_other_sample_rates_have_the_same_length_in_seconds(
 @pytest.mark.parametrize(
     ("arguments", "code", "status"),
     [
-        (("say", "", "--model", "babble"), "empty-text", 2),
-        (("say", "Hello.", "--model", "babble", "--voice", "af_hart"), "unknown-voice", 2),
-        (("say", "Hello.", "--model", "babble", "--speed", "99"), "bad-value", 2),
-        (("say", "Hello.", "--model", "babble", "--speed", "nan"), "bad-value", 2),
-        (("say", "Hello.", "--model", "babble", "--lang", "tlh"), "bad-value", 2),
-        (("say", "Hello.", "--model", "babble", "--rate", "8000"), "bad-value", 2),
-        (("say", "x" * 5000, "--model", "babble"), "text-too-long", 2),
+        (("say", "", "--model", "babble", "--json"), "empty-text", 2),
+        (("say", "Hello.", "--model", "babble", "--voice", "af_hart", "--json"), "unknown-voice", 2),
+        (("say", "Hello.", "--model", "babble", "--out", "line.mp3"), "bad-file", 2),
+        (("say", "Hello.", "--model", "babble", "--speed", "99", "--json"), "bad-value", 2),
+        (("say", "Hello.", "--model", "babble", "--speed", "nan", "--json"), "bad-value", 2),
+        (("say", "Hello.", "--model", "babble", "--lang", "tlh", "--json"), "bad-value", 2),
+        (("say", "Hello.", "--model", "babble", "--rate", "8000", "--json"), "bad-value", 2),
+        (("say", "x" * 5000, "--model", "babble", "--json"), "text-too-long", 2),
         (("say", "--speed", "fast", "Hello."), "bad-value", 2),
         (("sya", "Hello."), "bad-value", 2),
         (("status",), "no-daemon", 1),
         (("serve", "--model", "parrot"), "unknown-model", 2),
         (("serve", "--config", "absent.toml"), "bad-file", 2),
-        (("voices", "preview", "nobody", "--model", "babble"), "unknown-voice", 2),
+        (("voices", "preview", "nobody", "--model", "babble", "--json"), "unknown-voice", 2),
     ],
 )
 def test_bad_input_gives_one_line_with_a_code(
@@ -156,3 +158,52 @@ def test_babble_runs_without_torch(start_daemon: StartDaemon, tmp_path: Path) ->
     maps = Path(f"/proc/{daemon.pid}/maps")
     if maps.exists():
         assert "libtorch" not in maps.read_text()
+
+
+def test_nothing_of_a_line_leaves_the_machine_or_is_kept_by_a_library(home: Path, tmp_path: Path) -> None:
+    """onnxruntime, under the English front end, kept a device id and events in the user's cache folder and
+    asked for its maker's host."""
+    env = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "gleeman", "phonemes", "Hello there, zorblax."]
+    subprocess.run(command, env=env, check=True, capture_output=True, timeout=RUN_TIMEOUT_S)
+    kept = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*") if path.is_file()}
+    assert kept <= {"home"}, kept
+
+
+def test_without_a_place_for_the_sound_it_is_played(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    result = gleeman("say", "Hello.", "--model", "babble")
+    assert (result.returncode, "gleeman: unsupported-platform: no sound player" in result.stderr) == (1, True)
+
+
+def test_what_is_no_plain_file_is_not_replaced(home: Path, tmp_path: Path) -> None:
+    """A device node once became a WAV."""
+    fifo, link, kept = tmp_path / "pipe.wav", tmp_path / "link.wav", tmp_path / "kept.wav"
+    os.mkfifo(fifo)
+    link.symlink_to(kept)
+    refused = gleeman("say", "Hello.", "--model", "babble", "--out", fifo)
+    assert (refused.returncode, "gleeman: bad-file: " in refused.stderr) == (2, True)
+    assert fifo.is_fifo()
+    assert gleeman("say", "Hello.", "--model", "babble", "--out", link).returncode == 0
+    assert link.is_symlink()
+    assert soundfile.info(kept).frames
+
+
+@pytest.mark.parametrize("out", ["/", "", "a\udcff.wav", "dir.wav"])
+def test_odd_places_for_a_file_are_refused(home: Path, tmp_path: Path, out: str) -> None:
+    (tmp_path / "dir.wav").mkdir()
+    result = gleeman(
+        "say", "Hello.", "--model", "babble", "--out", str(tmp_path / out) if out == "dir.wav" else out
+    )
+    assert result.returncode == 2
+    assert "gleeman: bad-file: " in result.stderr
+
+
+def test_a_relative_home_means_the_same_folder_to_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GLEEMAN_HOME", "here")
+    result = gleeman("say", "Hello.", "--model", "babble", "--json")
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "here" / "run").is_dir()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -135,7 +136,7 @@ def test_what_had_not_begun_is_said_by_the_next_daemon() -> None:
         with fake_daemon() as new:
             until(lambda: len(new.speaks()) == 3)
             assert [each.line for each in new.speaks()] == [line.id for line in [*lines, later]]
-            assert any(isinstance(each, m.Frame) for each in new.received)
+            until(lambda: any(isinstance(each, m.Frame) for each in new.received))
             assert client.daemon_pid == new.discovery.pid
             new.give(lines[0].id, ramp(100), end=End.DONE)
             assert np.array_equal(lines[0].audio(WAIT_S), ramp(100))
@@ -189,6 +190,35 @@ def test_a_daemon_that_stands_still_gets_nothing_new_until_it_moves(monkeypatch:
         assert held.end is None
 
 
+def test_a_daemon_that_has_forgotten_us_is_greeted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that ended unheard once left its client stalled for ever."""
+    monkeypatch.setattr(session, "STILL_NS", 200_000_000)
+    with fake_daemon() as daemon, Client.connect() as client:
+        line = client.speak("One.")
+        until(lambda: daemon.speaks())
+        daemon.beats, daemon.forgets = False, True
+        until(lambda: len(daemon.speaks()) == 2)  # said again in the new session
+        daemon.beats = True
+        daemon.give(line.id, ramp(100), end=End.DONE)
+        assert np.array_equal(line.audio(WAIT_S), ramp(100))
+        assert line.end is End.DONE
+
+
+def test_numbers_of_other_libraries_are_numbers() -> None:
+    with fake_daemon() as daemon, Client.connect() as client:
+        client.speak("One.", speed=np.float64(1.5), pitch=np.float32(2), seed=np.int64(7))  # type: ignore[arg-type]
+        until(lambda: daemon.speaks())
+        (speak,) = daemon.speaks()
+        assert (speak.speed, speak.pitch, speak.seed) == (1.5, 2.0, 7)
+
+
+@pytest.mark.parametrize("wrong", [{"name": "\udcff"}, {"name": 5}, {"name": "a\0"}, {"instance": 5}])
+def test_a_name_that_cannot_be_sent_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as raised:
+        Client.connect(**wrong)
+    assert raised.value.code == "bad-value"
+
+
 def end_process(pid: int) -> None:
     """End an autostarted daemon that is nobody's child to wait for."""
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -219,6 +249,8 @@ def test_two_clients_that_start_a_daemon_at_once_share_one(home: Path) -> None:
             client.close()
         for pid in pids:
             end_process(pid)
+        for child in psutil.Process().children():  # the second one, if it comes up only now
+            end_process(child.pid)
 
 
 def test_a_daemon_that_cannot_be_started_is_told() -> None:

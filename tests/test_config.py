@@ -108,3 +108,14 @@ def test_the_log_shows_every_flag_by_its_name() -> None:
         *("device", "model", "quality", "parent-pid", "idle-exit", "vram-mb", "tick-hz", "threads"),
         *("instance", "log-level"),
     }
+
+
+@pytest.mark.parametrize(
+    "text", ["threads = " + "9" * 5000, "tick-hz = " + "9" * 400, "a" + ".a" * 3000 + " = 1"]
+)
+def test_numbers_and_keys_of_absurd_length_are_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "long.toml"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        load(file, {})
+    assert caught.value.code == "bad-config"

@@ -180,3 +180,15 @@ def test_removing_is_true_when_the_file_is_gone(tmp_path):
     assert host.remove_file(path)
     assert host.remove_file(path)
     assert not host.remove_file(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_process_that_cannot_be_looked_at_counts_as_alive(monkeypatch):
+    """Out of file descriptors, a daemon once took every client for dead."""
+    start = host.own_start_ns()
+
+    def no_more(*_):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "open", no_more)
+    assert host.pid_alive(os.getpid(), start)

@@ -138,6 +138,7 @@ HOSTILE = [
     ("read_pos backwards", layout.L_READ_POS, 99),
     ("event_read beyond what is written", layout.L_EVENT_READ, 1),
     ("underrun_samples backwards", layout.L_UNDERRUN_SAMPLES, 4),
+    ("underrun_samples of all ones", layout.L_UNDERRUN_SAMPLES, (1 << 64) - 1),
     ("done_generation never given", layout.L_DONE_GENERATION, 1000),
     ("cancel_generation never given", layout.L_CANCEL_GENERATION, 1 << 63),
 ]

@@ -48,7 +48,7 @@ class Heard:
         self._said: queue.Queue[tuple[object, ...]] = queue.Queue()
         self.room = TextRoom(self._deliver, self._fail, self._frame, **{"warm": False, **options})  # type: ignore[arg-type]
 
-    def _deliver(self, request: LineRequest, clauses: tuple[Clause, ...]) -> None:
+    def _deliver(self, request: LineRequest, clauses: tuple[Clause, ...], warnings: tuple[str, ...]) -> None:
         self._said.put(("line", request.key.line, clauses))
 
     def _fail(self, request: LineRequest, error: GleemanError) -> None:
@@ -179,7 +179,7 @@ def test_a_mistake_in_handing_a_line_on_fails_that_line_alone(open_room: OpenRoo
     """Once it ended the text thread, and every later line with it."""
     heard = open_room()
 
-    def broken(request: LineRequest, clauses: tuple[Clause, ...]) -> None:
+    def broken(request: LineRequest, clauses: tuple[Clause, ...], warnings: tuple[str, ...]) -> None:
         heard.room._deliver = heard._deliver
         raise KeyError("a mistake")
 

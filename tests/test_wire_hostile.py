@@ -94,7 +94,7 @@ def test_a_wrong_type_in_each_field_of_each_message(live: Live, kind: type[m.Mes
     peer.socket.close()
 
 
-HUGE = 4 << 20
+HUGE = m.MAX_MESSAGE_BYTES + 1
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,10 @@ static gleeman_status check_line(gleeman_client *c, gleeman_line_options *o) {
     if (o->voice == NULL) o->voice = "";
     if (o->emotion == NULL) o->emotion = "neutral";
     if (o->language == NULL) o->language = "auto";
+    if (o->text != NULL && o->text_bytes == 0) {
+        size_t n = strlen(o->text);
+        o->text_bytes = n > MAX_TEXT_BYTES ? MAX_TEXT_BYTES + 1 : (uint32_t)n;
+    }
     if (o->text == NULL || o->text_bytes == 0) return fail(c, GLEEMAN_E_EMPTY_TEXT, "the text is empty");
     if (o->text_bytes > MAX_TEXT_BYTES)
         return fail(c, GLEEMAN_E_TEXT_TOO_LONG, "the text has more than 16000 bytes");

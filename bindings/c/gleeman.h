@@ -3,7 +3,7 @@
  *     gleeman_connect_options how; gleeman_connect_options_init(&how);
  *     gleeman_client *voice; gleeman_connect(&how, &voice);
  *     gleeman_line_options say; gleeman_line_options_init(&say);
- *     say.text = "Well met, traveller."; say.text_bytes = 20;
+ *     say.text = "Well met, traveller.";
  *     uint64_t line; gleeman_speak(voice, &say, &line);
  *     gleeman_frame(voice);                                    // end of the game frame
  *     gleeman_event events[64]; uint32_t n;
@@ -169,7 +169,7 @@ typedef struct gleeman_connect_options {
 
 typedef struct gleeman_line_options {
     uint32_t struct_size;
-    uint32_t text_bytes;           /* of text, without a terminator; at most 16000 */
+    uint32_t text_bytes;           /* of text, at most 16000; 0 (default): text ends with a zero byte */
     const char *text;              /* UTF-8 */
     const char *voice;             /* NULL or "": the daemon's default */
     const char *emotion;           /* NULL: "neutral" */

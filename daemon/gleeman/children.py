@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,16 @@ def own_folder() -> Path:
     if getattr(sys, "frozen", False):
         return Path(sys.executable).resolve().parent
     return Path(__file__).resolve().parent.parent
+
+
+def own_environment() -> dict[str, str]:
+    """The environment a child is started with: a relative $GLEEMAN_HOME means our current folder, not its."""
+    from . import paths  # brings psutil, which the text process does without
+
+    environment = dict(os.environ)
+    if environment.get("GLEEMAN_HOME"):
+        environment["GLEEMAN_HOME"] = str(paths.home())
+    return environment
 
 
 def no_window() -> int:

@@ -92,7 +92,7 @@ def main() -> None:
 @main.command()
 @click.option("--device", default=None, help="auto, cpu or cuda[:N].")
 @click.option("--model", default=None, help=f"{MODELS}.")
-@click.option("--quality", default=None, help="auto, high or fast.")
+@click.option("--quality", default=None, help="auto or high (the teacher's vocoder).")
 @click.option(
     "--config", "config_file", type=click.Path(path_type=Path), help="TOML with these names as keys."
 )
@@ -124,7 +124,9 @@ def serve(config_file: Path | None, **flags: Any) -> int:
 @click.option("--phonemes", is_flag=True, help="TEXT is phonemes in the model's alphabet.")
 @click.option("--rate", "rate_hz", type=int, default=24_000, help="24000, 44100 or 48000 Hz.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write a WAV (float32, so that no bit is lost).")
-@click.option("--play", is_flag=True, help="Play it through the machine's sound player.")
+@click.option(
+    "--play", is_flag=True, help="Play it through the machine's sound player; so too without --out."
+)
 @click.option("--instance", default="", help="Which daemon, when several run.")
 @_as_json
 def say(text: str, phonemes: bool, as_json: bool, **options: Any) -> None:

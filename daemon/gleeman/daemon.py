@@ -200,14 +200,14 @@ class Daemon:
 
     # ---- from the text room, on its thread --------------------------------------------------------------
 
-    def _deliver(self, request: LineRequest, clauses: tuple[Clause, ...]) -> None:
+    def _deliver(self, request: LineRequest, clauses: tuple[Clause, ...], warnings: tuple[str, ...]) -> None:
         infos = self._estimate(request, clauses)
         with self._lock:  # a session dropped meanwhile must find the line in the engine or nowhere
             if request.key not in self._reading:
                 return
             self._reading.discard(request.key)
             self._engine.add(request, clauses)
-        self._server.tell_read(request.key, infos)
+        self._server.tell_read(request.key, infos, list(warnings))
 
     def _unreadable(self, request: LineRequest, error: GleemanError) -> None:
         with self._lock:
@@ -234,7 +234,8 @@ class Daemon:
     def _new_state(self, state: ModelState) -> None:
         if state.state in ("ready", "failed"):
             level = logging.INFO if state.state == "ready" else logging.ERROR
-            log.log(level, "model %s: %s %s %s", self.config.model, state.state, state.code, state.message)
+            why = f" ({state.code}: {state.message})" if state.code else ""
+            log.log(level, "model %s: %s%s", self.config.model, state.state, why)
         self._server.tell_state(state)
 
     def _room_changed(self) -> None:
@@ -264,6 +265,7 @@ def serve(config: Config) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: daemon.notes.put(signal.Signals(number).name))
         host.lower_priority()
+        host.allow_many_files()
         endpoints = daemon.start()
         log.info("listening on %s", ", ".join(endpoints))
         paths.sweep_ipc_folders()

@@ -21,6 +21,8 @@ static void put(FILE *file, const char *tag, uint32_t value, int bytes) {
 
 int main(int argc, char **argv) {
     if (argc < 3) return fprintf(stderr, "usage: say TEXT FILE.wav [VOICE]\n"), 2;
+    FILE *file = fopen(argv[2], "wb");
+    if (file == NULL) return perror(argv[2]), 2;
     static float samples[24000 * 300]; /* the longest line takes about five minutes */
     uint32_t count = 0, got, n;
     gleeman_client *client;
@@ -34,7 +36,6 @@ int main(int argc, char **argv) {
     gleeman_line_options options;
     gleeman_line_options_init(&options);
     options.text = argv[1];
-    options.text_bytes = (uint32_t)strlen(argv[1]);
     options.voice = argc > 3 ? argv[3] : NULL;
     uint64_t line;
     if (gleeman_speak(client, &options, &line) != GLEEMAN_OK) {
@@ -54,8 +55,7 @@ int main(int argc, char **argv) {
     int failed = event.end != GLEEMAN_END_DONE;
     if (failed) fprintf(stderr, "say: %s: %s\n", event.code, event.text);
     gleeman_close(client);
-    FILE *file = failed ? NULL : fopen(argv[2], "wb");
-    if (file == NULL) return 1;
+    if (failed) return 1;
     put(file, "RIFF", 36 + 4 * count, 4);
     put(file, "WAVEfmt ", 16, 4);
     put(file, "", 3, 2); /* float */

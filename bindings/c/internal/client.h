@@ -171,7 +171,7 @@ struct gleeman_client {
     uint64_t banned_pid, banned_start_ns; /* a daemon that wrote nonsense */
     uint32_t io_phase, io_connection, io_stalled, io_gave_up, io_was_up;
     mapping *io_map;
-    uint64_t phase_until_ns, seek_ns, seek_until_ns, tick_ns;
+    uint64_t phase_until_ns, seek_ns, seek_until_ns, tick_ns, probe_ns;
     uint64_t feeder_beat, feeder_moved_ns, engine_progress, engine_moved_ns, client_beat, request_id;
 };
 

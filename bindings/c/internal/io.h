@@ -10,6 +10,7 @@ enum { PHASE_SEEK, PHASE_GREET, PHASE_HELLO, PHASE_UP };
 #define MS UINT64_C(1000000)
 #define HANDSHAKE_NS (5000 * MS)
 #define TICK_NS (250 * MS)
+#define PROBE_NS (1000 * MS)        /* between asking a daemon that stands still whether it knows us */
 #define STILL_NS (2000 * MS)        /* feeder silent this long: dead if its pid is gone, else stalled */
 #define ENGINE_STILL_NS (10000 * MS)
 #define CANCEL_ID (UINT64_C(1) << 63)
@@ -323,6 +324,10 @@ static void io_voices(gleeman_client *c, message *m) {
 
 static void io_error(gleeman_client *c, const message *m) {
     note head = {0};
+    if (msg_is(m->code, "hello-first")) {
+        io_lost(c, 1, GLEEMAN_E_LOST, "the daemon has ended this session");
+        return;
+    }
     head.type = NOTE_ERROR;
     if (m->re & CANCEL_ID) {
         head.type = NOTE_UNKNOWN_LINE;
@@ -451,6 +456,11 @@ static void io_tick(gleeman_client *c, uint64_t now) {
         c->io_stalled = stalled;
         io_tell_plain(c, stalled ? NOTE_STALLED : NOTE_MOVING, GLEEMAN_OK,
                       stalled ? "the daemon lives, but does nothing" : "the daemon goes on");
+    }
+    if (stalled && now >= c->probe_ns) { /* or it goes on without us: then it answers hello-first */
+        uint8_t body[64];
+        c->probe_ns = now + PROBE_NS;
+        io_put(c, body, msg_put_plain(body, sizeof body, "ping", REQUEST_ID | ++c->request_id));
     }
 }
 

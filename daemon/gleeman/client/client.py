@@ -12,6 +12,7 @@ its lanes and its tables; nobody holds it over anything that waits. Knows no soc
 
 from __future__ import annotations
 
+import operator
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -74,8 +75,10 @@ class Client:
             raise InputError(f"rate_hz is {rate_hz!r}; one of {', '.join(map(str, RATES_HZ))} is accepted")
         if while_loading not in STANDINS:
             raise InputError(f"while_loading is {while_loading!r}; one of {', '.join(STANDINS)} is accepted")
-        if len(name) > MAX_NAME:
-            raise InputError(f"name has {len(name)} characters; the limit is {MAX_NAME}")
+        if not isinstance(name, str) or len(name) > MAX_NAME or not name.isprintable():
+            raise InputError(f"name {name!r:.60} must be at most {MAX_NAME} printable characters")
+        if not isinstance(instance, str):
+            raise InputError(f"instance {instance!r:.60} must be text")
         arguments = None if autostart is False else () if autostart is True else tuple(autostart)
         hello = Hello(
             id=0,
@@ -257,15 +260,24 @@ class Client:
         return answer
 
 
+def _plain(value: Any) -> Any:
+    """A number of another library as Python's own."""
+    if type(value) in (str, bool, int, float, list, tuple) or value is None:
+        return value
+    if hasattr(value, "__index__"):
+        return operator.index(value)
+    return float(value) if hasattr(value, "__float__") else value
+
+
 def _checked(line_id: int, fields: dict[str, Any]) -> tuple[Speak | None, GleemanError | None]:
     """The message, or why it cannot be one; the same reading as the daemon's."""
     try:
-        speak = Speak(id=line_id, line=line_id, **fields)
+        speak = Speak(id=line_id, line=line_id, **{name: _plain(value) for name, value in fields.items()})
         decode_from_client(encode(speak))
     except GleemanError as error:
         return None, error
     except UnicodeEncodeError:
         return None, InputError("the text holds half a character (a lone surrogate)", "bad-text")
-    except (TypeError, ValueError, AttributeError, OverflowError, NotImplementedError) as error:
+    except (TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
         return None, InputError(f"a field of the line cannot be used: {error}")
     return speak, None

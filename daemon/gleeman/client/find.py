@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from ..children import no_window, own_command, own_folder
+from ..children import no_window, own_command, own_environment, own_folder
 from ..errors import Failure
 from ..wire.discovery import Discovery, read_discovery
 
@@ -105,6 +105,7 @@ def start_daemon(instance: str, arguments: Sequence[str]) -> subprocess.Popen[by
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=own_folder(),
+        env=own_environment(),
         creationflags=flags,
         start_new_session=sys.platform != "win32",
     )

@@ -28,6 +28,7 @@ from ..wire.messages import (
     Gone,
     Hello,
     Ok,
+    Ping,
     Welcome,
     decode_from_daemon,
     encode,
@@ -44,6 +45,8 @@ IDLE_MS = 250
 SEEK_MS = 20
 """Between looks for a daemon while one is wanted."""
 LOOK_NS = 100_000_000
+PROBE_NS = 1_000_000_000
+"""Between asking a daemon that stands still whether it still knows us."""
 """Between looks at the daemon while lines live: what a death costs before it is seen."""
 HELLO_NS = 5_000_000_000
 RETRY_NS = 1_000_000_000
@@ -72,6 +75,7 @@ class Link:
         self._not_before_ns = 0
         self._hello_due_ns = 0
         self._look_ns = 0
+        self._probe_ns = 0
 
     def start(self, timeout_s: float) -> None:
         """Connect; returns once a daemon has answered. Raises GleemanError."""
@@ -226,9 +230,16 @@ class Link:
         how = session.look()
         if how == "dead":
             self._lose("the daemon is dead")
-        elif (how == "stalled") != self._tables.stalled:
+            return
+        if (how == "stalled") != self._tables.stalled:
             self._tables.stalled = how == "stalled"
             self._tables.changed.notify_all()
+        now_ns = time.monotonic_ns()
+        if self._tables.stalled and self._socket is not None and now_ns >= self._probe_ns:
+            # It may have ended this session unheard and go on without us: then it answers hello-first.
+            self._probe_ns = now_ns + PROBE_NS
+            with contextlib.suppress(zmq.Again):
+                self._socket.send(encode(Ping()), zmq.NOBLOCK)
 
     def _greet(self, context: zmq.Context[zmq.Socket[bytes]], daemon: Discovery) -> None:
         endpoint = endpoint_of(daemon)
@@ -251,7 +262,7 @@ class Link:
             return
         session = Session(daemon, welcome.session, welcome.rate_hz, mapping)
         self._opened = True
-        self._look_ns = 0
+        self._look_ns = self._probe_ns = 0
         self._tables.opened(session, ModelState(welcome.state, welcome.progress, welcome.eta_s))
 
     def _greeting_failed(self, error: GleemanError) -> None:

@@ -80,7 +80,7 @@ class Session:
         now_ns = time.monotonic_ns()
         passed_ns = min(now_ns - self._looked_ns, LOOK_NS)
         self._looked_ns = now_ns
-        if self.dead or host.process_start_ns(self.daemon.pid) != self.daemon.start_ns:
+        if self.dead or not host.pid_alive(self.daemon.pid, self.daemon.start_ns):
             return "dead"
         beat, progress = self._mapping.feeder_beat, self._mapping.engine_progress
         busy = self._mapping.engine_busy

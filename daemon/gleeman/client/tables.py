@@ -146,6 +146,7 @@ class Tables:
                 line.voice, line.seed, line.warnings = message.voice, message.seed, message.warnings
             case Clauses() if (line := self.lines.get(message.line)) is not None:
                 line.clauses = message.clauses
+                line.warnings = [*line.warnings, *message.warnings]
             case Ended() if (line := self.lines.get(message.line)) is not None:
                 end = End[message.end.upper()] if message.end.upper() in End.__members__ else End.FAILED
                 line.daemon_ended(end, message.code, message.message, message.in_lane)

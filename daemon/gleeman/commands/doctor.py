@@ -157,7 +157,7 @@ def _weights() -> tuple[Level, str]:
     from ..models.verify import check
 
     try:
-        return "ok", f"kokoro: {_size(check('kokoro', quick=True))}"
+        return "ok", f"kokoro: {_size(check('kokoro'))}"
     except GleemanError as error:
         return ("warning" if error.code == "model-missing" else "problem"), error.message
 

@@ -9,7 +9,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from ..children import own_command
+import click
+
+from ..children import own_command, own_environment, own_folder
 from ..client import Client
 from ..errors import Failure, GleemanError
 from ..records import ModelState
@@ -43,7 +45,10 @@ def client_for_call(
     Raises Failure when the daemon does not come up or its model fails (with the model's code).
     """
     with contextlib.ExitStack() as stack:
-        if own or read_discovery(instance) is None:
+        running = None if own else read_discovery(instance)
+        if running is not None and running.model != model:
+            click.echo(f"gleeman: note: the running daemon speaks with model {running.model}", err=True)
+        if running is None:
             instance = f"call-{os.getpid()}"
             stack.enter_context(_running(instance, model, device, threads))
         client = stack.enter_context(
@@ -59,7 +64,9 @@ def _running(instance: str, model: str, device: str, threads: int | None) -> Ite
     command += ["--parent-pid", str(os.getpid()), "--log-level", "warning"]
     if threads is not None:
         command += ["--threads", str(threads)]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=sys.stderr, cwd=own_folder(), env=own_environment()
+    )
     try:
         deadline = time.monotonic() + START_TIMEOUT_S
         while read_discovery(instance) is None:

@@ -11,6 +11,8 @@ import numpy as np
 from ..client import Client, Line
 from ..errors import Failure, InputError
 from ..records import End, EventType, Samples, Viseme
+from ..voices.store import VoiceStore
+from ..wire.discovery import read_discovery
 from . import sound
 from .launch import client_for_call
 from .show import loading_bar, print_json
@@ -31,6 +33,13 @@ def say(
     **prosody: Any,
 ) -> None:
     """Speak `text` (or `phonemes`); raises what the line ended with if that was not `done`."""
+    play = play or not (out or as_json)
+    if out:
+        sound.check_wav_path(out)
+    if play:
+        sound.player()
+    if read_discovery(instance) is None and voice:  # before a model is loaded for nothing
+        VoiceStore().resolve(_voices(voice))
     with (
         loading_bar() as watch,
         client_for_call(
@@ -54,15 +63,14 @@ def say(
             )
         if play:
             sound.play(samples, client.rate_hz)
-        elif not out and not as_json:
-            click.echo("gleeman: note: nothing was kept; give --out FILE.wav or --play", err=True)
 
 
 def collect(line: Line) -> Samples:
     """Every sample of a line. Raises InputError or Failure with the line's code if it did not end `done`."""
     samples = line.audio()
     if line.end is not End.DONE:
-        kind = InputError if line.end is End.REFUSED else Failure
+        found_late = line.code in ("nothing-to-say", "bad-phonemes", "unknown-language")
+        kind = InputError if line.end is End.REFUSED or found_late else Failure
         raise kind(line.message or "the line did not come to its end", line.code or "internal")
     return samples
 

@@ -26,8 +26,13 @@ def list_voices(as_json: bool) -> None:
         if as_json:
             print_json(msgspec.to_builtins(info))
         else:
+            note = "" if _readable(info.language) else "  (speaks English and Chinese only, as yet)"
             default = "  (default)" if name == store.default() else ""
-            click.echo(f"{info.name:<16} {info.language:<6} {info.gender:<7} {info.source}{default}")
+            click.echo(f"{info.name:<16} {info.language:<6} {info.gender:<7} {info.source}{default}{note}")
+
+
+def _readable(language: str) -> bool:
+    return language.split("-")[0] in SENTENCES
 
 
 def preview(name: str, *, out: Path | None, play: bool, as_json: bool, model: str, device: str) -> None:
@@ -39,7 +44,7 @@ def preview(name: str, *, out: Path | None, play: bool, as_json: bool, model: st
         phonemes="",
         voice=info.name,
         out=out,
-        play=play or not out,
+        play=play,
         as_json=as_json,
         model=model,
         device=device,

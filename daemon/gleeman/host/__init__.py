@@ -20,6 +20,7 @@ import psutil
 if sys.platform == "win32":
     from .windows import (
         FileLock,
+        allow_many_files,
         create_mapping_file,
         lock_file,
         lower_priority,
@@ -33,6 +34,7 @@ if sys.platform == "win32":
 else:
     from .posix import (
         FileLock,
+        allow_many_files,
         create_mapping_file,
         lock_file,
         lower_priority,
@@ -46,6 +48,7 @@ else:
 
 __all__ = [
     "FileLock",
+    "allow_many_files",
     "create_mapping_file",
     "lock_file",
     "lower_priority",
@@ -74,8 +77,11 @@ def own_start_ns() -> int:
 
 def pid_alive(pid: int, start_ns: int) -> bool:
     """Whether the process that had `pid` and began at `start_ns` still runs. False when the pid was
-    given to another process since, or the process is a zombie."""
-    return pid > 0 and process_start_ns(pid) == start_ns
+    given to another process since, or the process is a zombie; True where it cannot be found out."""
+    try:
+        return pid > 0 and process_start_ns(pid) == start_ns
+    except OSError:
+        return True
 
 
 def suspend(pid: int) -> bool:

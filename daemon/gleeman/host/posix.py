@@ -7,6 +7,7 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
 import stat
 import sys
 from pathlib import Path
@@ -23,7 +24,8 @@ NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 def process_start_ns(pid: int) -> int | None:
-    """When a process began, or None when there is none (a zombie counts as gone).
+    """When a process began, or None when there is none (a zombie counts as gone). Raises OSError when that
+    cannot be found out now, as when no more files can be opened.
 
     On Linux nanoseconds since boot (field 22 of /proc/PID/stat, in clock ticks), so that a change of
     the wall clock does not change it; elsewhere since 1970. Only ever compared with itself.
@@ -40,11 +42,11 @@ def process_start_ns(pid: int) -> int | None:
             return None
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     try:
         text = os.read(fd, 4096)
-    except OSError:  # it died between the two calls
+    except ProcessLookupError:  # it died between the two calls
         return None
     finally:
         os.close(fd)
@@ -53,6 +55,13 @@ def process_start_ns(pid: int) -> int | None:
     if len(fields) < 20 or fields[0] in (b"Z", b"X", b"x"):
         return None
     return int(fields[19]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def allow_many_files() -> None:
+    """Raise the number of files this process may have open as far as the system lets it."""
+    with contextlib.suppress(OSError, ValueError):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def lower_priority(lowest: bool = False) -> None:

@@ -80,6 +80,10 @@ def process_start_ns(pid: int) -> int | None:
         _CloseHandle(handle)
 
 
+def allow_many_files() -> None:
+    """Nothing to do here: there is no limit that matters."""
+
+
 def lower_priority(lowest: bool = False) -> None:
     """Let the game go first: below normal, or the `lowest` there is."""
     with contextlib.suppress(psutil.Error, OSError):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .. import host
-from ..errors import GleemanError, InputError
+from ..errors import Failure, GleemanError, InputError
 from ..records import Chunk, End, LineEnded, LineKey, LineRoom
 from .lines import BadClient, Line, Session
 from .mapping import DaemonMapping, sweep
@@ -268,6 +268,10 @@ class Feeder:
         except GleemanError as error:
             self._on_failed(number, error)
             return
+        except OSError as error:
+            why = f"the daemon cannot open more files now ({error.strerror}); come again later"
+            self._on_failed(number, Failure(why, "busy"))
+            return
         self._sessions[number] = Session(number, rate_hz, client_pid, start_ns, mapping)
         mapping.beat(self._beats, self._progress, self._busy)
         self._on_opened(number, str(mapping.path), len(mapping.raw))
@@ -313,7 +317,7 @@ class Feeder:
         self._on_ended(LineEnded(key, end, code, message, in_lane))
 
     def _lose(self, session: Session, code: str, message: str) -> None:
-        log.warning("session %016x ends: %s", session.number, message)
+        log.log(logging.WARNING if code else logging.INFO, "session %016x ends: %s", session.number, message)
         self._drop_session(session.number)
         self._on_gone(session.number, code, message)
 

@@ -22,6 +22,8 @@ EVENT_PATIENCE_LOOKS = 50
 """How long a line's end waits for a reader that takes no events out of a full ring: 250 ms."""
 REMEMBERED = 4096
 """Lines that ended lately, by number, so that what comes late for them is dropped."""
+MAX_UNDERRUN = 1 << 48
+"""Samples: centuries. What is more would spoil the sum over all lines."""
 _HEAD_ZEROS = bytes(layout.LANE_HEAD_BYTES)
 
 
@@ -272,8 +274,10 @@ class Session:
                 line.event_read = event_read
             underrun = underruns[lane]
             if underrun != line.underrun:
-                if underrun < line.underrun:
-                    raise BadClient(_sentence("underrun_samples", lane, underrun, line.underrun, "2^64 - 1"))
+                if not line.underrun <= underrun <= MAX_UNDERRUN:
+                    raise BadClient(
+                        _sentence("underrun_samples", lane, underrun, line.underrun, MAX_UNDERRUN)
+                    )
                 line.underrun = underrun
             line.paused = fades[lane] >> 32 != 0
             cancel, done = cancels[lane], dones[lane]
@@ -304,5 +308,5 @@ class Session:
         self._raw.release()
 
 
-def _sentence(name: str, lane: int, value: int, low: int, high: int | str) -> str:
+def _sentence(name: str, lane: int, value: int, low: int, high: int) -> str:
     return f"{name} {value} of lane {lane} must lie in {low} to {high}"

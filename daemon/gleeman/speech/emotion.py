@@ -52,8 +52,8 @@ def resolve(name: str) -> tuple[str, str]:
     if plain in _MANNERS:
         return plain, ""
     near = difflib.get_close_matches(plain[:64], EMOTIONS, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return NEUTRAL, f"emotion {name[:64]!r} is not known, spoken neutral{hint} Known: {', '.join(EMOTIONS)}"
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return NEUTRAL, f"emotion {name[:64]!r} is not known, spoken neutral{hint} Known: {', '.join(EMOTIONS)}."
 
 
 def manner_of(name: str, intensity: float) -> Manner:

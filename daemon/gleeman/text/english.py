@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 from typing import Any
@@ -23,6 +24,8 @@ def load(british: bool) -> Any:
     with _lock:
         reader = _readers.get(british)
         if reader is None:
+            # onnxruntime, which hibari runs on, keeps a device id and reports events unless told not to.
+            os.environ["ORT_DISABLE_TELEMETRY"] = "1"
             from hibari.g2p import G2P
 
             reader = G2P(british=british)

@@ -67,7 +67,8 @@ def read(text: str, language: str, accent_gb: bool, phonemes: bool, *, bare: str
             clauses += _clauses(marked, sentence, languages.read_plain(part), british, plain=True)
     if not clauses:
         raise InputError(
-            f"nothing speakable in {text[:60]!r}; it needs a letter or a digit", "nothing-to-say"
+            f"nothing speakable in {text[:60]!r}; it needs a letter of English or Chinese, or a digit",
+            "nothing-to-say",
         )
     return Reading(" ".join(clause.spoken for clause in clauses), tuple(clauses), tuple(warnings))
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from typing import BinaryIO, NamedTuple
 
-from ..children import no_window, own_folder
+from ..children import no_window, own_environment, own_folder
 from . import messages
 
 log = logging.getLogger("gleeman.text")
@@ -42,6 +42,7 @@ class TextProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=own_folder(),
+            env=own_environment(),
             creationflags=no_window(),
         )
         self.pid = self._child.pid

@@ -58,7 +58,7 @@ class TextRoom:
 
     def __init__(
         self,
-        deliver: Callable[[LineRequest, tuple[Clause, ...]], None],
+        deliver: Callable[[LineRequest, tuple[Clause, ...], tuple[str, ...]], None],
         fail: Callable[[LineRequest, GleemanError], None],
         frame: Callable[[int], None],
         *,
@@ -66,7 +66,8 @@ class TextRoom:
         hang_s: float = 10.0,
         command: Sequence[str] | None = None,
     ) -> None:
-        """The callbacks are called on the text thread; an error out of `deliver` fails the line.
+        """The callbacks are called on the text thread. `deliver` gets a line, its clauses, and sentences on
+        what could not be read; an error out of it fails the line.
         `warm`: load American English and Chinese at the start.
         `command` replaces the process in tests."""
         self.restarts = 0
@@ -207,10 +208,8 @@ class TextRoom:
         else:
             request = self._take_now()
             if isinstance(message, messages.Answer):
-                for warning in message.warnings:
-                    log.warning("line %d: %s", request.key.line, warning)
                 try:
-                    self._deliver(request, message.clauses)
+                    self._deliver(request, message.clauses, message.warnings)
                 except GleemanError as error:  # the next room is full
                     self._fail(request, error)
                 except Exception:

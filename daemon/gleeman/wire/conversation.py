@@ -169,11 +169,11 @@ class Conversation:
             self._send(session.route, answer)
             self._drop(session, error.code)
 
-    def read(self, key: LineKey, clauses: list[m.ClauseInfo]) -> None:
+    def read(self, key: LineKey, clauses: list[m.ClauseInfo], warnings: list[str]) -> None:
         """A line's text was read."""
         session = self._sessions.by_id.get(key.session)
         if session and key.line in session.lines:
-            self._send(session.route, m.Clauses(line=key.line, clauses=clauses))
+            self._send(session.route, m.Clauses(line=key.line, clauses=clauses, warnings=warnings))
 
     def heard(self, key: LineKey, now_ns: int) -> None:
         """A line's first samples are in its lane."""

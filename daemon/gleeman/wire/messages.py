@@ -207,6 +207,8 @@ class Clauses(Message, tag="clauses", frozen=True, kw_only=True):
 
     line: U64
     clauses: list[ClauseInfo]
+    warnings: list[str] = []
+    """Sentences: what of the text could not be read and was left out."""
 
 
 class Ended(Message, tag="ended", frozen=True, kw_only=True):

@@ -25,8 +25,9 @@ from .outbox import Call, Outbox
 
 log = logging.getLogger(__name__)
 
-MAX_FRAME_BYTES = 16 << 20
-"""Where libzmq cuts the connection; below it a message that is too long still gets its error."""
+MAX_FRAME_BYTES = 2 << 20
+"""Where libzmq cuts the connection; below it a message that is too long still gets its error. What a
+connection that has not said hello can make us hold is some of these."""
 QUEUED_MESSAGES = 1000
 """libzmq's queue each way for one client; a client this far behind with reading is dropped."""
 MESSAGES_A_TURN = 256
@@ -94,9 +95,9 @@ class Server:
         """A session's mapping could not be made."""
         self._outbox.post(partial(self._talk.not_opened, session, error))
 
-    def tell_read(self, key: LineKey, clauses: list[m.ClauseInfo]) -> None:
+    def tell_read(self, key: LineKey, clauses: list[m.ClauseInfo], warnings: list[str]) -> None:
         """A line's text was read."""
-        self._outbox.post(partial(self._talk.read, key, clauses))
+        self._outbox.post(partial(self._talk.read, key, clauses, warnings))
 
     def tell_first_audio(self, key: LineKey, now_ns: int) -> None:
         """A line's first samples are in its lane."""
