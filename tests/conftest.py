@@ -1,6 +1,7 @@
 """Fixtures that every room's tests share: a home of its own, tracked daemons, the weights.
 
-Nothing may be left behind: a test that leaks a daemon, a mapping or a child process fails by name.
+Nothing may be left behind: a test whose child process stays, or whose daemon leaves a mapping, fails by name;
+unclosed sockets and files are warnings, which are errors here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gleeman import paths
+from gleeman import host, paths
 from gleeman.wire.discovery import Discovery, read_discovery
 
 MODELS_DIR = paths.models_dir()
@@ -85,6 +86,11 @@ def start_daemon(home: Path, tmp_path: Path) -> Iterator[StartDaemon]:
         running = daemon.process.poll() is None
         status = daemon.terminate()
         assert not running or status == 0, f"the daemon left with {status}:\n{daemon.log.read_text()}"
+        left = [
+            path for folder in host.mapping_folders(paths.runtime_dir()) for path in folder.glob("*.lanes")
+        ]
+        left = [path for path in left if path.name.split("-")[2] == str(daemon.pid)]
+        assert not running or not left, f"the daemon left mappings: {left}"
         log = daemon.log.read_text()
         assert "Traceback" not in log, log
         assert "terminate called" not in log, log

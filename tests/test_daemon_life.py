@@ -52,8 +52,8 @@ def mappings_of(pid: int) -> list[Path]:
 
 
 def leftovers() -> list[str]:
-    """Everything in the runtime folder but the lock, whose file stays on purpose."""
-    return sorted(file.name for file in paths.runtime_dir().iterdir() if file.suffix != ".lock")
+    """Everything in the runtime folder."""
+    return sorted(file.name for file in paths.runtime_dir().iterdir())
 
 
 def test_it_answers_hello_and_speaks_a_line(start_daemon: Any, connect: Any) -> None:
