@@ -106,7 +106,7 @@ def test_the_log_shows_every_flag_by_its_name() -> None:
     shown = as_flags(Config())
     assert set(shown) == {
         *("device", "model", "quality", "parent-pid", "idle-exit", "vram-mb", "tick-hz", "threads"),
-        *("instance", "log-level"),
+        *("instance", "log-level", "precision"),
     }
 
 

@@ -122,6 +122,7 @@ FROM_DAEMON: dict[str, m.Message] = {
         underrun_samples=0,
         rss_mb=812.25,
         text_restarts=0,
+        dtype="float32",
     ),
     "pong": m.Pong(re=8),
     "gone": m.Gone(code="shutting-down", message="the daemon is going down"),

@@ -96,6 +96,7 @@ def main() -> None:
 @click.option(
     "--config", "config_file", type=click.Path(path_type=Path), help="TOML with these names as keys."
 )
+@click.option("--precision", default=None, help="auto, float32 or bfloat16: of the model's convolutions.")
 @click.option("--parent-pid", type=int, default=None, help="Exit when this process has gone.")
 @click.option(
     "--idle-exit", "idle_exit_s", type=float, default=None, help="Exit after S seconds without a client."
@@ -189,6 +190,34 @@ def demo(out: Path, model: str, device: str, threads: int | None, as_json: bool)
     from .commands.demo import demo as run
 
     run(out, model=model, device=device, threads=threads, as_json=as_json)
+
+
+@main.command()
+@click.option("--model", default="kokoro", help=f"{MODELS}.")
+@click.option("--device", default="auto", help="auto, cpu or cuda[:N].")
+@click.option(
+    "--threads", type=click.IntRange(1, 1024), default=None, help="CPU threads; default half of the cores."
+)
+@click.option("--quick", is_flag=True, help="Fewer runs of everything: figures to look at, not to keep.")
+@click.option(
+    "--lines", type=click.IntRange(1, 1_000_000), default=None, help="Of the memory run; default 100."
+)
+@click.option(
+    "--profile",
+    "trace",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Instead of the figures: where the time goes by stage, and FILE, a trace for Perfetto.",
+    metavar="FILE",
+)
+@_as_json
+def bench(trace: Path | None, lines: int | None, as_json: bool, **options: Any) -> None:
+    """Measure this machine on a daemon of its own; the last line is one JSON object."""
+    from .commands import bench as run
+
+    if trace is not None:
+        run.profile(trace, as_json=as_json, **options)
+    else:
+        run.bench(lines=lines, as_json=as_json, **options)
 
 
 @main.group()

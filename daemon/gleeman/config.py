@@ -27,6 +27,7 @@ MAX_IDLE_EXIT_S = 86_400.0 * 365
 MAX_PID = (1 << 32) - 1
 MAX_VRAM_MB = 1 << 20
 QUALITIES = ("auto", "high", "fast")
+PRECISIONS = ("auto", "float32", "bfloat16")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 MAX_FILE_BYTES = 1 << 20
 
@@ -50,6 +51,8 @@ class Config:
     model: str = DEFAULT_MODEL
     quality: str = "auto"
     """"auto", "high" (the teacher vocoder) or "fast"."""
+    precision: str = "auto"
+    """"auto", "float32" or "bfloat16" of the convolutions; auto is bfloat16 where the CPU has it."""
     parent_pid: int = 0
     """Exit when this process has gone; 0: watch none."""
     idle_exit_s: float = 0.0
@@ -165,6 +168,7 @@ _CHECKS: dict[str, Callable[[str, object], Any]] = {
     "device": _word(_DEVICE, "auto, cpu, cuda or cuda:N"),
     "model": _word(_MODEL, "a model's name (`gleeman models list`)"),
     "quality": _one_of(QUALITIES),
+    "precision": _one_of(PRECISIONS),
     "parent_pid": _whole(0, MAX_PID),
     "idle_exit_s": _number(0, MAX_IDLE_EXIT_S),
     "vram_mb": _whole(0, MAX_VRAM_MB),

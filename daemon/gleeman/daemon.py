@@ -69,7 +69,7 @@ class Daemon:
         self.voices = VoiceStore()
         self.emotions: Sequence[str] = EMOTIONS
         self._standins: dict[str, Pipeline] = {"babble": make_babble(), "silent": make_silent()}
-        options = {"device": config.device, "quality": config.quality}
+        options = {"device": config.device, "quality": config.quality, "precision": config.precision}
         self._main = make_pipeline(config.model, **options, threads=config.threads, voices=self.voices)
         self._lock = threading.Lock()
         self._reading: set[LineKey] = set()
@@ -191,6 +191,7 @@ class Daemon:
         return RoomFigures(
             device=getattr(self._main, "device", "cpu"),
             quality=self.config.quality,
+            dtype=getattr(self._main, "precision", ""),
             queued_lines=counters.queued_lines,
             batches=counters.batches,
             rows=counters.rows,

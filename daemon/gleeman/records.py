@@ -128,6 +128,13 @@ class Clause:
     sentence_phonemes: int
     """Phoneme tokens of the whole sentence this clause was cut from: picks the kokoro style row."""
     ends_sentence: bool
+    sentence: str = ""
+    """Phonemes of the whole sentence, by which a model carries prosody over a cut; "" when this clause is all
+    of it, or when it is longer than a model takes."""
+    sentence_first: int = 0
+    """Index in `sentence` of this clause's first phoneme."""
+    sentence_last: int = 0
+    """Index in `sentence` of the next clause's first phoneme; its length for the last clause."""
 
 
 @dataclass(frozen=True, slots=True)

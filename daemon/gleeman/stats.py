@@ -50,6 +50,7 @@ class RoomFigures:
 
     device: str = ""
     quality: str = ""
+    dtype: str = ""
     queued_lines: int = 0
     """Lines in the scheduler that have clauses left."""
     batches: int = 0

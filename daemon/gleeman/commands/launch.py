@@ -49,13 +49,18 @@ def client_for_call(
         if running is not None and running.model != model:
             click.echo(f"gleeman: note: the running daemon speaks with model {running.model}", err=True)
         if running is None:
-            instance = f"call-{os.getpid()}"
+            instance = own_instance()
             stack.enter_context(_running(instance, model, device, threads))
         client = stack.enter_context(
             Client.connect(instance=instance, rate_hz=rate_hz, name="gleeman command line")
         )
         _wait_ready(client, watch)
         yield client
+
+
+def own_instance() -> str:
+    """What a daemon of this call's own is named: for more clients of it."""
+    return f"call-{os.getpid()}"
 
 
 @contextlib.contextmanager

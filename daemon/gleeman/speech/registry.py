@@ -34,12 +34,14 @@ def make_pipeline(
     device: str = "auto",
     threads: int = 0,
     quality: str = "auto",
+    precision: str = "auto",
     voices: VoiceStore | None = None,
 ) -> Pipeline:
     """The pipeline of a model, not loaded yet; returns at once and imports nothing heavy.
 
-    device: "auto", "cpu", "cuda" or "cuda:N". threads: of the CPU, 0: the library's own choice. Stand-ins run
-    on the calling thread of the CPU whatever these say. voices: needed by models with weights. Raises
+    device: "auto", "cpu", "cuda" or "cuda:N". threads: of the CPU, 0: the library's own choice.
+    precision: "auto", "float32" or "bfloat16". Stand-ins run on the calling thread of the CPU whatever these
+    say. voices: needed by models with weights. Raises
     InputError unknown-model, or unsupported for a quality that the model does not have.
     """
     if model == "babble":
@@ -56,14 +58,16 @@ def make_pipeline(
         raise InputError(f"quality {quality!r} is not there for kokoro; take 'auto' or 'high'", "unsupported")
     if voices is None:
         raise ValueError("kokoro needs the voice store")
-    return LatePipeline("kokoro", device, lambda chosen: _make_kokoro(voices, chosen, threads))
+    return LatePipeline("kokoro", device, lambda chosen: _make_kokoro(voices, chosen, threads, precision))
 
 
-def _make_kokoro(voices: VoiceStore, device: str, threads: int) -> Pipeline:
+def _make_kokoro(voices: VoiceStore, device: str, threads: int, precision: str) -> Pipeline:
     from ..models.verify import check
     from .models.kokoro.pipeline import KokoroPipeline
 
-    return KokoroPipeline(check("kokoro"), voices, device, threads)
+    chosen, reason = pick_precision(precision, device)
+    log.info("model kokoro in %s: %s", chosen, reason)
+    return KokoroPipeline(check("kokoro"), voices, device, threads, chosen)
 
 
 class LatePipeline:
@@ -79,6 +83,7 @@ class LatePipeline:
         self.name = name
         self.device = ""
         self.device_reason = ""
+        self.precision = ""
         self._asked = device
         self._make = make
         self._inner: Pipeline | None = None
@@ -101,6 +106,7 @@ class LatePipeline:
 
         inner.load(late)
         self._inner = inner
+        self.precision = getattr(inner, "precision", "float32")
 
     def estimate_frames(self, row: Row) -> int:
         """By the model once it is loaded, before from the symbols alone."""
@@ -139,6 +145,22 @@ def pick_device(asked: str) -> tuple[str, str]:
         there = f"torch sees {count} CUDA device{'s' if count != 1 else ''}" if count else "torch sees none"
         raise Failure(f"device {asked!r} is not there: {there}; take 'auto' or 'cpu'", "no-device")
     return f"cuda:{number}", "asked for"
+
+
+def pick_precision(asked: str, device: str) -> tuple[str, str]:
+    """What the decoder's and the vocoder's convolutions are computed in, "float32" or "bfloat16", and why.
+    Imports torch: for the loader's thread."""
+    if asked != "auto":
+        return asked, "asked for"
+    if device != "cpu":
+        return "float32", f"bfloat16 was not judged on {device}"
+    import torch
+
+    # Private names, so each may be absent. AVX-512 alone would emulate bfloat16, slower than float32.
+    for name, unit in (("_is_amx_tile_supported", "AMX"), ("_is_avx512_bf16_supported", "AVX512-BF16")):
+        if getattr(torch.cpu, name, lambda: False)():
+            return "bfloat16", f"this processor has {unit}"
+    return "float32", "this processor has neither AMX nor AVX512-BF16"
 
 
 def _nvidia_driver() -> bool:

@@ -8,6 +8,7 @@ and a clause keeps the phoneme count of its sentence.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..errors import InputError
@@ -109,9 +110,8 @@ def _clauses(
     groups = _grouped(marked, sentence, words, plain)
     if not groups:
         return []
-    length = weights(marked.text[sentence.start : sentence.end])[-1]
-    if not plain:
-        length = len(_joined(words, plain=False)[0])
+    whole = "" if plain else _joined(words, plain=False)[0]
+    length = len(whole) or weights(marked.text[sentence.start : sentence.end])[-1]
     clauses: list[Clause] = []
     for index, (group, begin, end) in enumerate(groups):
         spoken, _ = _joined(group, plain=True)
@@ -129,7 +129,27 @@ def _clauses(
                 ends_sentence=last,
             )
         )
-    return clauses
+    return _placed(clauses, whole)
+
+
+def _placed(clauses: list[Clause], whole: str) -> list[Clause]:
+    """The clauses of one sentence, each told where it lies in the sentence's phonemes; as they are where
+    there is one, or where the sentence is too long for a model."""
+    firsts: list[int] = []
+    end = 0
+    for clause in clauses:
+        first = whole.find(clause.phonemes, end)
+        if first < 0:
+            return clauses
+        firsts.append(first)
+        end = first + len(clause.phonemes)
+    if len(clauses) < 2 or len(whole) > MAX_PHONEMES:
+        return clauses
+    lasts = [*firsts[1:], len(whole)]
+    return [
+        replace(clause, sentence=whole, sentence_first=first, sentence_last=last)
+        for clause, first, last in zip(clauses, firsts, lasts, strict=True)
+    ]
 
 
 _Group = tuple[list[Spoken], int, int]

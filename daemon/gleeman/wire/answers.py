@@ -86,4 +86,5 @@ def report(
         rss_mb=rss_mb(),
         text_restarts=figures.text_restarts,
         message=now.message,
+        dtype=figures.dtype,
     )

@@ -278,6 +278,8 @@ class StatusReport(Message, tag="status_report", frozen=True, kw_only=True):
     rss_mb: float
     text_restarts: U32
     message: str = ""
+    dtype: str = ""
+    """What the model computes in; "" until it is loaded, and of the stand-ins."""
 
 
 class Pong(Message, tag="pong", frozen=True, kw_only=True):

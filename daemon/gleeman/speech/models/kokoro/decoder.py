@@ -3,11 +3,12 @@ samples."""
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Iterator
+
 from torch import Tensor, nn
 
 from .config import KokoroConfig
-from .layers import Rows, StyledBlock
+from .layers import Rows, StyledBlock, TimeConv, joined
 from .vocoder import Generator
 
 
@@ -21,10 +22,16 @@ class Decoder(nn.Module):
         self.encode = StyledBlock(config.hidden + 2, size, style)
         self.decode = nn.ModuleList(StyledBlock(size + skip + 2, size, style) for _ in range(3))
         self.decode.append(StyledBlock(size + skip + 2, config.upsample_channels, style, doubles=True))
-        self.F0_conv = nn.Conv1d(1, 1, 3, stride=2, padding=1)
-        self.N_conv = nn.Conv1d(1, 1, 3, stride=2, padding=1)
-        self.asr_res = nn.Sequential(nn.Conv1d(config.hidden, skip, 1))
+        self.F0_conv = TimeConv(1, 1, 3, stride=2, padding=1)
+        self.N_conv = TimeConv(1, 1, 3, stride=2, padding=1)
+        self.asr_res = nn.Sequential(TimeConv(config.hidden, skip, 1))
         self.generator = Generator(config)
+
+    def heavy(self) -> Iterator[nn.Module]:
+        """The modules whose convolutions may be of a reduced type."""
+        for part in (self.encode, self.decode, self.generator.ups, self.generator.noise_res):
+            yield from part.modules()
+        yield from self.generator.resblocks.modules()
 
     def features(self, text: Tensor, f0: Tensor, energy: Tensor, timbre: Tensor, rows: Rows) -> Tensor:
         """Decoder features.
@@ -39,8 +46,8 @@ class Decoder(nn.Module):
         """
         pitch, loudness = self.F0_conv(f0[:, None]), self.N_conv(energy[:, None])  # (B, 1, F) each
         beside = [self.asr_res(text), pitch, loudness]
-        x: Tensor = self.encode(torch.cat([text, pitch, loudness], dim=1), timbre, rows, rows)
+        x: Tensor = self.encode(joined([text, pitch, loudness], 1), timbre, rows, rows)
         for block in self.decode:
             rows_out = rows.times(2) if block is self.decode[-1] else rows
-            x = block(torch.cat([x, *beside], dim=1), timbre, rows, rows_out)
+            x = block(joined([x, *beside], 1), timbre, rows, rows_out)
         return x

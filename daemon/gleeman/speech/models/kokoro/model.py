@@ -21,9 +21,11 @@ from torch import Tensor, nn
 from ....errors import Failure
 from .config import KOKORO, METADATA_KEY, KokoroConfig, from_json
 from .decoder import Decoder
-from .layers import Rows
+from .layers import Rows, TimeConv, TimeConvTranspose, channels_last
 from .prosody import ProsodyPredictor, spread
+from .source import cycles
 from .text import Albert, TextEncoder
+from .vocoder import SnakeBlock
 
 
 class Reading(NamedTuple):
@@ -49,6 +51,24 @@ class Kokoro(nn.Module):
         self.text_encoder = TextEncoder(config)
         self.decoder = Decoder(config)
 
+    def prepare(self, dtype: torch.dtype = torch.float32) -> Kokoro:
+        """Lay the weights out for inference, once, after they are set: they cannot be saved afterwards.
+
+        dtype: of the convolutions of decoder and vocoder. What the pitch, the phase, the norms' statistics
+        and the Fourier transforms are computed in stays float32: durations and curves do not depend on it.
+        """
+        for module in self.modules():
+            if isinstance(module, SnakeBlock):
+                module.fold()
+        heavy = {id(module) for module in self.decoder.heavy()}
+        for module in self.modules():
+            if isinstance(module, TimeConv | TimeConvTranspose):
+                kind = dtype if id(module) in heavy else torch.float32
+                module.weight.data = channels_last(module.weight.data.to(kind))
+                if module.bias is not None:
+                    module.bias.data = module.bias.data.to(kind)
+        return self
+
     def read(self, ids: Tensor, manner: Tensor, rows: Rows) -> Reading:
         """ids (B, P) int64, PAD at both ends of each row and after it; manner (B, style): the prosody half of
         the style row; `rows` lengths in tokens, the two pads included."""
@@ -69,9 +89,18 @@ class Kokoro(nn.Module):
         said = spread(text, frames, rows.longest).transpose(1, 2)  # (B, D, F)
         return self.decoder.features(said, f0, energy, timbre, rows)
 
-    def source(self, f0: Tensor, voicing: Tensor, noise: Tensor, rows: Rows) -> Tensor:
-        """f0 (B, 2 F), voicing (B,) 0 to 1, noise (B, S), `rows` lengths in frames -> excitation (B, S)."""
-        return self.decoder.generator.source(f0, voicing, noise, rows.times(2))
+    def turns(self, f0: Tensor, rows: Rows) -> Tensor:
+        """f0 (B, 2 F), `rows` lengths in frames -> phase of the pitch (B, S) in turns, 0 to 1."""
+        return cycles(f0, rows.times(2), self.config.samples_per_f0, self.config.rate_hz)
+
+    def source(
+        self, f0: Tensor, voicing: Tensor, noise: Tensor, rows: Rows, turns: Tensor | None = None
+    ) -> Tensor:
+        """f0 (B, 2 F), voicing (B,) 0 to 1, noise (B, S), `rows` lengths in frames -> excitation (B, S).
+        turns: the phase (B, S), where it does not begin with this f0."""
+        if turns is None:
+            turns = self.turns(f0, rows)
+        return self.decoder.generator.source(f0, turns, voicing, noise)
 
     def wave(self, features: Tensor, timbre: Tensor, source: Tensor, rows: Rows) -> Tensor:
         """features (B, C, 2 F), source (B, S), `rows` lengths in frames -> samples (B, S), S = 600 F; pads
@@ -79,8 +108,8 @@ class Kokoro(nn.Module):
         return self.decoder.generator.forward(features, timbre, source, rows.times(2))
 
 
-def load(path: Path, device: torch.device) -> Kokoro:
-    """The model out of a safetensors file, float32, on the device, without gradients.
+def load(path: Path, device: torch.device, dtype: torch.dtype = torch.float32) -> Kokoro:
+    """The model out of a safetensors file, on the device, without gradients; see `Kokoro.prepare` for dtype.
 
     Raises Failure model-missing, or model-damaged when a tensor is absent or has another shape. Tensors that
     the model has no use for are skipped.
@@ -110,4 +139,4 @@ def load(path: Path, device: torch.device) -> Kokoro:
     model.load_state_dict(
         {name: tensor.to(device, torch.float32) for name, tensor in tensors.items()}, assign=True
     )
-    return model.eval().requires_grad_(False)
+    return model.eval().requires_grad_(False).prepare(dtype)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .config import KokoroConfig
-from .layers import AdaLayerNorm, BiLSTM, Rows, StyledBlock
+from .layers import AdaLayerNorm, BiLSTM, Rows, StyledBlock, TimeConv
 
 VOICED_HZ = 10.0
 """A pitch above it means a voiced sound; the model's own threshold."""
@@ -48,8 +48,8 @@ class ProsodyPredictor(nn.Module):
         self.shared = BiLSTM(size + style, size)
         self.F0 = _curve_blocks(size, style)
         self.N = _curve_blocks(size, style)
-        self.F0_proj = nn.Conv1d(size // 2, 1, 1)
-        self.N_proj = nn.Conv1d(size // 2, 1, 1)
+        self.F0_proj = TimeConv(size // 2, 1, 1)
+        self.N_proj = TimeConv(size // 2, 1, 1)
 
     def durations(self, hidden: Tensor, rows: Rows) -> Tensor:
         """hidden (B, P, D + style) -> (B, P) float32: frames at speed 1, not rounded; pads undefined."""

@@ -58,15 +58,15 @@ def cycles(f0: Tensor, rows: Rows, samples_per_f0: int, rate_hz: int) -> Tensor:
 
 
 def harmonic_source(
-    f0: Tensor, voicing: Tensor, noise: Tensor, weight: Tensor, bias: Tensor, rows: Rows, rate_hz: int
+    f0: Tensor, turns: Tensor, voicing: Tensor, noise: Tensor, weight: Tensor, bias: Tensor
 ) -> Tensor:
     """Sines and noise merged into one signal.
 
     f0       (B, T)   Hz; above VOICED_HZ is voiced
+    turns    (B, S)   its phase, see `cycles`
     voicing  (B,)     0 whispers what is voiced, 1 voices it
     noise    (B, S)   normal
     weight   (1, harmonics), bias (1,): the merger
-    rows     lengths in pitch values
 
     Returns (B, S) in -1 to 1; pads undefined.
 
@@ -74,11 +74,11 @@ def harmonic_source(
     with the weights' norm, so one is drawn.
     """
     samples_per_f0 = noise.shape[1] // f0.shape[1]
-    turns = cycles(f0, rows, samples_per_f0, rate_hz) * (2 * math.pi)  # (B, S)
+    angle = turns * (2 * math.pi)
     harmonics = weight.shape[1]
-    sines = torch.zeros_like(turns)
+    sines = torch.zeros_like(angle)
     for number in range(harmonics):
-        sines.add_(torch.sin(turns * (number + 1)).mul_(weight[0, number]))
+        sines.add_(torch.sin(angle * (number + 1)).mul_(weight[0, number]))
     voiced = ((f0 > VOICED_HZ).float() * voicing[:, None]).repeat_interleave(samples_per_f0, dim=1)  # (B, S)
     noise_level = (UNVOICED_NOISE + (VOICED_NOISE - UNVOICED_NOISE) * voiced) * torch.linalg.vector_norm(
         weight

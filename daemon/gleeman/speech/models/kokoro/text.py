@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .config import KokoroConfig
-from .layers import EPSILON, BiLSTM, Rows
+from .layers import EPSILON, BiLSTM, Rows, TimeConv
 
 BERT_EPSILON = 1e-12
 
@@ -117,7 +117,7 @@ class TextEncoder(nn.Module):
         self.embedding = nn.Embedding(config.tokens, size)
         self.cnn = nn.ModuleList(
             nn.Sequential(
-                nn.Conv1d(size, size, kernel, padding=kernel // 2), ChannelNorm(size), nn.LeakyReLU(0.2)
+                TimeConv(size, size, kernel, padding=kernel // 2), ChannelNorm(size), nn.LeakyReLU(0.2)
             )
             for _ in range(config.text_layers)
         )

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .config import KokoroConfig
-from .layers import AdaIN, Rows
+from .layers import AdaIN, Rows, TimeConv, TimeConvTranspose, joined
 from .source import ShortFourier, harmonic_source
 
 
@@ -20,8 +20,8 @@ class SnakeBlock(nn.Module):
     def __init__(self, channels: int, kernel: int, dilations: tuple[int, ...], style: int) -> None:
         super().__init__()
 
-        def conv(dilation: int) -> nn.Conv1d:
-            return nn.Conv1d(channels, channels, kernel, dilation=dilation, padding=dilation * (kernel // 2))
+        def conv(dilation: int) -> TimeConv:
+            return TimeConv(channels, channels, kernel, dilation=dilation, padding=dilation * (kernel // 2))
 
         def alphas() -> nn.ParameterList:
             return nn.ParameterList(torch.ones(1, channels, 1) for _ in dilations)
@@ -36,16 +36,23 @@ class SnakeBlock(nn.Module):
         """x (B, C, T), timbre (B, style) -> (B, C, T); pads undefined."""
         steps = zip(self.adain1, self.alpha1, self.convs1, self.adain2, self.alpha2, self.convs2, strict=True)
         for norm1, alpha1, conv1, norm2, alpha2, conv2 in steps:
-            y = conv1(_snake(norm1(x, timbre, rows), alpha1, rows))
-            y = conv2(_snake(norm2(y, timbre, rows), alpha2, rows))
+            y = conv1(_snake(norm1(x, timbre, rows, alpha1), rows))
+            y = conv2(_snake(norm2(y, timbre, rows, alpha2), rows))
             x = y.add_(x)
         return x
 
+    def fold(self) -> None:
+        """Divide each convolution's weight by the alpha of the snake before it, which `forward` leaves
+        out."""
+        for alpha, conv in zip((*self.alpha1, *self.alpha2), (*self.convs1, *self.convs2), strict=True):
+            conv.weight.data = conv.weight.data / alpha
 
-def _snake(x: Tensor, alpha: Tensor, rows: Rows) -> Tensor:
-    """In place; pads become 0, ready for a convolution."""
-    wave = torch.mul(x, alpha).sin_().square_()
-    return rows.zero_pads(x.addcmul_(wave, alpha.reciprocal()))
+
+def _snake(x: Tensor, rows: Rows) -> Tensor:
+    """alpha times the snake, of alpha times its input, in place: x + sin(x)^2. Pads become 0, ready for a
+    convolution."""
+    wave = x.sin()
+    return rows.zero_pads(x.addcmul_(wave, wave))
 
 
 class _Source(nn.Module):
@@ -60,33 +67,33 @@ class Generator(nn.Module):
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
         rates, style, bins = config.upsample_rates, config.style, config.n_fft + 2
-        self.rates, self.rate_hz, self.kernels = rates, config.rate_hz, len(config.resblock_kernels)
+        self.rates, self.kernels = rates, len(config.resblock_kernels)
         self.m_source = _Source(config.harmonics)
         self.ups, self.noise_convs, self.noise_res = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
         self.resblocks = nn.ModuleList()
         channels = config.upsample_channels
         for stage, (rate, kernel) in enumerate(zip(rates, config.upsample_kernels, strict=True)):
             self.ups.append(
-                nn.ConvTranspose1d(channels, channels // 2, kernel, stride=rate, padding=(kernel - rate) // 2)
+                TimeConvTranspose(channels, channels // 2, kernel, stride=rate, padding=(kernel - rate) // 2)
             )
             channels //= 2
             rest = math.prod(rates[stage + 1 :])
             last = stage == len(rates) - 1
             self.noise_convs.append(
-                nn.Conv1d(bins, channels, 1)
+                TimeConv(bins, channels, 1)
                 if last
-                else nn.Conv1d(bins, channels, 2 * rest, stride=rest, padding=(rest + 1) // 2)
+                else TimeConv(bins, channels, 2 * rest, stride=rest, padding=(rest + 1) // 2)
             )
             self.noise_res.append(SnakeBlock(channels, 11 if last else 7, config.resblock_dilations, style))
             for width in config.resblock_kernels:
                 self.resblocks.append(SnakeBlock(channels, width, config.resblock_dilations, style))
-        self.conv_post = nn.Conv1d(channels, bins, 7, padding=3)
+        self.conv_post = TimeConv(channels, bins, 7, padding=3)
         self.fourier = ShortFourier(config.n_fft, config.hop)
 
-    def source(self, f0: Tensor, voicing: Tensor, noise: Tensor, rows: Rows) -> Tensor:
-        """f0 (B, T) Hz, voicing (B,), noise (B, S), `rows` lengths in pitch values -> the source (B, S)."""
+    def source(self, f0: Tensor, turns: Tensor, voicing: Tensor, noise: Tensor) -> Tensor:
+        """See `harmonic_source`."""
         merger = self.m_source.l_linear
-        return harmonic_source(f0, voicing, noise, merger.weight, merger.bias, rows, self.rate_hz)
+        return harmonic_source(f0, turns, voicing, noise, merger.weight, merger.bias)
 
     def forward(self, x: Tensor, timbre: Tensor, source: Tensor, rows: Rows) -> Tensor:
         """The wave.
@@ -106,8 +113,10 @@ class Generator(nn.Module):
             x = self.ups[stage](rows.zero_pads(F.leaky_relu(x, 0.1)))
             rows = frames if last else rows.times(rate)
             if last:
-                x = F.pad(x, (1, 0), mode="reflect")  # one frame more than hops; only the left end moves
-            x = x + self.noise_res[stage](self.noise_convs[stage](excitation), timbre, rows)
+                # Reflected: one frame more than hops. Only the left end moves.
+                x = joined((x[..., 1:2], x), -1)
+            heard = self.noise_convs[stage](excitation).to(x.dtype)
+            x = x + self.noise_res[stage](heard, timbre, rows)
             blocks = self.resblocks[stage * self.kernels : (stage + 1) * self.kernels]
             total = blocks[0](x, timbre, rows)
             for block in blocks[1:]:
