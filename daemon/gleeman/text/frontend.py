@@ -8,7 +8,6 @@ and a clause keeps the phoneme count of its sentence.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from ..errors import InputError
@@ -129,27 +128,7 @@ def _clauses(
                 ends_sentence=last,
             )
         )
-    return _placed(clauses, whole)
-
-
-def _placed(clauses: list[Clause], whole: str) -> list[Clause]:
-    """The clauses of one sentence, each told where it lies in the sentence's phonemes; as they are where
-    there is one, or where the sentence is too long for a model."""
-    firsts: list[int] = []
-    end = 0
-    for clause in clauses:
-        first = whole.find(clause.phonemes, end)
-        if first < 0:
-            return clauses
-        firsts.append(first)
-        end = first + len(clause.phonemes)
-    if len(clauses) < 2 or len(whole) > MAX_PHONEMES:
-        return clauses
-    lasts = [*firsts[1:], len(whole)]
-    return [
-        replace(clause, sentence=whole, sentence_first=first, sentence_last=last)
-        for clause, first, last in zip(clauses, firsts, lasts, strict=True)
-    ]
+    return clauses
 
 
 _Group = tuple[list[Spoken], int, int]

@@ -33,7 +33,7 @@ LEAD_FRAMES = 2
 """Silence before a sentence's first phoneme, 50 ms: the model itself would give 300."""
 TAIL_FRAMES = 6
 """Silence rendered after a sentence's last phoneme, 150 ms, in which its last sound dies away. The rest of
-the pause that the model gives there is zeros."""
+the pause that the model gives there is zeros, and is left out where a clause does not end its sentence."""
 CONTEXT_FRAMES = 4
 """Rendered on the far side of a cut within a sentence, and thrown away, so that what the convolutions see
 there is the sentence and not its edge: 100 ms."""
@@ -252,7 +252,7 @@ def _span(clause: Clause, ends: np.ndarray) -> _Span:
         last=kept_end if finishes else min(total, end + CONTEXT_FRAMES),
         begin=kept_begin,
         end=kept_end,
-        pause=total - kept_end if finishes else 0,
+        pause=total - kept_end if finishes and clause.ends_sentence else 0,
         tokens=first,
         whole=whole,
     )
