@@ -241,3 +241,16 @@ def test_the_example_says_a_line_and_writes_a_wav(
     assert rate == 24_000
     assert samples.size > 20_000
     assert 0.05 < np.abs(samples).max() <= 1.0
+
+
+def test_a_daemon_that_has_forgotten_us_is_greeted_again(game: CGame, daemon: FakeDaemon) -> None:
+    """A session that ended unheard once left its client stalled for ever."""
+    line = game.speak("One.")
+    game.ask("frame")
+    game.until(lambda: len(daemon.speaks()) == 1)
+    daemon.beats, daemon.forgets = False, True
+    game.until(lambda: len(daemon.speaks()) == 2)
+    assert daemon.speaks()[1].text == "One."
+    daemon.beats = True
+    daemon.send(m.Ended(line=line, end="refused", code="busy", message="later"))
+    assert game.end_of(line).end == REFUSED
