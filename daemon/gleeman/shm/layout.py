@@ -34,6 +34,8 @@ CAPACITY = 131_072
 EVENTS = 256
 """Event records in a lane's ring; a power of two."""
 UNKNOWN_END = (1 << 64) - 1
+RATES_HZ = (24_000, 44_100, 48_000)
+"""What a mapping's lanes may run at."""
 
 # header
 HEADER = 0

@@ -22,7 +22,6 @@ from ..errors import Failure
 from . import layout
 from .publish import fence, publish
 
-RATES_HZ = (24_000, 44_100, 48_000)
 U64_PER_HEAD = layout.LANE_HEAD_BYTES // 8
 _NAME = re.compile(r"gleeman-([^-]+)-(\d+)-(\d+)-[0-9a-f]{16}\.lanes")
 
@@ -189,7 +188,7 @@ class ClientMapping(Views):
             ("lanes", self.u32[layout.H_LANES // 4], (layout.LANES,)),
             ("capacity", self.u32[layout.H_CAPACITY // 4], (layout.CAPACITY,)),
             ("events", self.u32[layout.H_EVENTS // 4], (layout.EVENTS,)),
-            ("rate_hz", self.u32[layout.H_RATE_HZ // 4], RATES_HZ),
+            ("rate_hz", self.u32[layout.H_RATE_HZ // 4], layout.RATES_HZ),
         )
         for name, value, accepted in expected:
             if value not in accepted:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from ..errors import InputError
+from ..shm.layout import RATES_HZ as RATES_HZ
 
 PROTOCOL_MAJOR = 1
 PROTOCOL_MINOR = 0
@@ -25,7 +26,6 @@ MAX_TEXT_CHARS = 4_000
 """About five minutes of speech: what bounds the daemon's memory for one line."""
 MAX_NAME = 128
 MAX_VOICES = 8
-RATES_HZ = (24_000, 44_100, 48_000)
 STANDINS = ("wait", "babble", "silent")
 LANGUAGES = ("auto", "en", "en-us", "en-gb", "zh")
 PRIORITIES = ("immediate", "dialogue", "bark", "background")
