@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gleeman.speech.models.kokoro.layers import WINDOW, AdaIN, BiLSTM, Rows, TimeConv
+from gleeman.speech.models.kokoro.convs import WINDOW, TimeConv
+from gleeman.speech.models.kokoro.layers import AdaIN, BiLSTM, Rows
 from gleeman.speech.models.kokoro.model import Kokoro, Reading
 from gleeman.speech.models.kokoro.prosody import bend_pitch, spread, whole_frames
 from gleeman.speech.models.kokoro.source import ShortFourier, cycles, draw_noise

@@ -16,7 +16,8 @@ from gleeman.records import Clause, EventType, LineKey, Row, Viseme, Word
 from gleeman.speech.models.kokoro import pipeline as pipeline_module
 from gleeman.speech.models.kokoro.alphabet import ids_of, symbols, unknown_symbols
 from gleeman.speech.models.kokoro.config import KOKORO, from_json, to_json
-from gleeman.speech.models.kokoro.pipeline import CONTEXT_FRAMES, KNEE, LEAD_FRAMES, KokoroPipeline, limit
+from gleeman.speech.models.kokoro.pipeline import KNEE, KokoroPipeline, limit
+from gleeman.speech.models.kokoro.spans import CONTEXT_FRAMES, LEAD_FRAMES
 from gleeman.voices.store import VoiceStore
 from tiny_kokoro import TINY, write_tiny
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from torch import Tensor, nn
 
 from .config import KokoroConfig
-from .layers import Rows, StyledBlock, TimeConv, joined
+from .convs import TimeConv, joined
+from .layers import Rows, StyledBlock
 from .vocoder import Generator
 
 

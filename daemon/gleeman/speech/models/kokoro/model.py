@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from ....errors import Failure
 from .config import KOKORO, METADATA_KEY, KokoroConfig, from_json
+from .convs import TimeConv, TimeConvTranspose, channels_last
 from .decoder import Decoder
-from .layers import Rows, TimeConv, TimeConvTranspose, channels_last
+from .layers import Rows
 from .prosody import ProsodyPredictor, spread
 from .source import cycles
 from .text import Albert, TextEncoder

@@ -22,27 +22,16 @@ from ...emotion import decibels, manner_of, semitones
 from ...visemes import events_of
 from .alphabet import PAD, ids_of
 from .layers import Rows
-from .model import Kokoro, load
+from .model import Kokoro, Reading, load
 from .prosody import bend_pitch, whole_frames
 from .source import draw_noise
+from .spans import Span, level, span_of, window
 
 FRAMES_PER_PHONEME = 2.6
 """For estimates before a row is run, spaces and stresses counted: 22 clauses of two English voices and all
 emotions took 0.93 to 1.19 times the estimate."""
-LEAD_FRAMES = 2
-"""Silence before a sentence's first phoneme, 50 ms: the model itself would give 300."""
-TAIL_FRAMES = 6
-"""Silence rendered after a sentence's last phoneme, 150 ms, in which its last sound dies away. The rest of
-the pause that the model gives there is zeros, and is left out where a clause does not end its sentence."""
-CONTEXT_FRAMES = 4
-"""Rendered on the far side of a cut within a sentence, and thrown away, so that what the convolutions see
-there is the sentence and not its edge: 100 ms."""
 FADE_SAMPLES = 72
 """At both ends of a clause, 3 ms: a cut in the middle of a voiced sound must not click."""
-LEVEL_DB = 0.95
-"""The vocoder norms over a clause's own time, so a clause that is louder than its sentence comes out softer
-than there, and the other way round: by so many decibels a unit of the energy curve's mean (fitted to 15
-clauses of five voices; they were up to 1.7 dB off, and at most 1 is left)."""
 KNEE = 0.98
 """Peaks above it are bent softly so that nothing leaves [-1, 1]; below it samples are as the model made
 them."""
@@ -60,21 +49,19 @@ class _Controls(NamedTuple):
     gain: Tensor
 
 
-class _Span(NamedTuple):
-    """Which frames of its sentence a row renders, which of those it keeps, and what silence follows."""
+class _Read(NamedTuple):
+    """Rows of which durations are known and no sound is made yet."""
 
-    first: int
-    """Rendered are the sentence's frames `first` to `last`."""
-    last: int
-    begin: int
-    """Kept are `begin` to `end`."""
-    end: int
-    pause: int
-    """Frames of zeros after them."""
-    tokens: int
-    """Index in `ends` of the frame where the clause's first phoneme starts."""
-    whole: tuple[int, int]
-    """What would be rendered of the whole sentence."""
+    rows: tuple[Row, ...]
+    timbre: Tensor
+    """(B, style), as `manner`."""
+    manner: Tensor
+    want: _Controls
+    reading: Reading
+    frames: Tensor
+    """(B, P) int64, as `whole_frames` gives them."""
+    ends: np.ndarray
+    """(B, P) int64: the frame at which each token ends."""
 
 
 class KokoroPipeline:
@@ -121,50 +108,56 @@ class KokoroPipeline:
         return max(1, round((len(row.clause.phonemes) + 6) * FRAMES_PER_PHONEME / speed))
 
     def run(self, rows: Sequence[Row]) -> list[RowAudio]:
-        """One padded batch through every stage. Durations, pitch and energy are those of each row's whole
+        """One batch through every stage. Durations, pitch and energy are those of each row's whole
         sentence, and so are the decoder's features; the vocoder renders the clause's part of it.
 
         Raises InputError bad-phonemes or bad-value for a row that the text room should not have made,
         unknown-voice, and Failure model-failed when the model gives something that is not a number.
         """
-        model = self._model
-        if model is None:
+        if self._model is None:
             raise Failure("the model is not loaded", "model-failed")
         if not rows:
             return []
         self._set_threads()
         with torch.inference_mode():
-            tokens = [[PAD, *self._ids(row, model.config.max_phonemes), PAD] for row in rows]
-            at = Rows(tuple(len(ids) for ids in tokens), self.device)
-            ids = torch.full((len(rows), at.longest), PAD, dtype=torch.long)
-            for place, row_ids in enumerate(tokens):
-                ids[place, : len(row_ids)] = torch.tensor(row_ids)
-            styles = torch.from_numpy(np.stack([self._style(row) for row in rows])).to(self.device)
-            timbre, manner = styles.chunk(2, dim=1)  # (B, style) each
-            want = self._controls(rows)
+            return self._speak(self._model, self._read(self._model, rows))
 
-            reading = model.read(ids.to(self.device), manner, at)
-            frames = whole_frames(reading.durations, want.speed, at)  # (B, P)
-            ends = frames.cpu().numpy().cumsum(1)  # the one look at the device before the samples: lengths
-            whole = Rows(tuple(int(own[-1]) for own in ends), self.device)
-            f0, energy = model.curves(reading.prosody, frames, manner, whole)
-            f0 = bend_pitch(f0, want.pitch, want.pitch_range)
-            energy = whole.times(2).zero_pads((energy + want.energy[:, None])[:, None]).squeeze(1)
+    def _read(self, model: Kokoro, rows: Sequence[Row]) -> _Read:
+        """What is said, and how long each phoneme lasts."""
+        tokens = [[PAD, *self._ids(row, model.config.max_phonemes), PAD] for row in rows]
+        at = Rows(tuple(len(ids) for ids in tokens), self.device)
+        ids = torch.full((len(rows), at.longest), PAD, dtype=torch.long)
+        for place, row_ids in enumerate(tokens):
+            ids[place, : len(row_ids)] = torch.tensor(row_ids)
+        styles = torch.from_numpy(np.stack([self._style(row) for row in rows])).to(self.device)
+        timbre, manner = styles.chunk(2, dim=1)  # (B, style) each
+        want = self._controls(rows)
+        reading = model.read(ids.to(self.device), manner, at)
+        frames = whole_frames(reading.durations, want.speed, at)  # (B, P)
+        ends = frames.cpu().numpy().cumsum(1)  # the one look at the device before the samples: lengths
+        return _Read(tuple(rows), timbre, manner, want, reading, frames, ends)
 
-            spans = [_span(row.clause, ends[place]) for place, row in enumerate(rows)]
-            part = Rows(tuple(span.last - span.first for span in spans), self.device)
-            per_frame = model.config.samples_per_frame
-            noise = draw_noise([row.seed for row in rows], part.times(per_frame))
-            # The phase runs through the whole sentence, so that it goes on where the clause before left off.
-            turns = model.turns(f0, whole)
-            turns = window(turns, spans, part, per_frame)
-            source = model.source(window(f0, spans, part, 2), want.voicing, noise, part, turns)
-            # The decoder norms over time too: over a part of a sentence its level would be 2 to 5 dB off.
-            features = model.features(reading.text, frames, f0 * want.voicing[:, None], energy, timbre, whole)
-            features = window(features.transpose(1, 2), spans, part, 2).transpose(1, 2)
-            gain = want.gain * level(energy, spans)
-            wave = model.wave(features, timbre, source, part) * gain[:, None]
-            samples = limit(wave).cpu().numpy()  # (B, S)
+    def _speak(self, model: Kokoro, read: _Read) -> list[RowAudio]:
+        """Sound of what was read, all rows in one padded batch."""
+        rows, timbre, manner, want, reading, frames, ends = read
+        whole = Rows(tuple(int(own[-1]) for own in ends), self.device)
+        f0, energy = model.curves(reading.prosody, frames, manner, whole)
+        f0 = bend_pitch(f0, want.pitch, want.pitch_range)
+        energy = whole.times(2).zero_pads((energy + want.energy[:, None])[:, None]).squeeze(1)
+
+        spans = [span_of(row.clause, own) for row, own in zip(rows, ends, strict=True)]
+        part = Rows(tuple(span.last - span.first for span in spans), self.device)
+        per_frame = model.config.samples_per_frame
+        noise = draw_noise([row.seed for row in rows], part.times(per_frame))
+        # The phase runs through the whole sentence, so that it goes on where the clause before left off.
+        turns = window(model.turns(f0, whole), spans, part, per_frame)
+        source = model.source(window(f0, spans, part, 2), want.voicing, noise, part, turns)
+        # The decoder norms over time too: over a part of a sentence its level would be 2 to 5 dB off.
+        features = model.features(reading.text, frames, f0 * want.voicing[:, None], energy, timbre, whole)
+        features = window(features.transpose(1, 2), spans, part, 2).transpose(1, 2)
+        gain = want.gain * level(energy, spans)
+        wave = model.wave(features, timbre, source, part) * gain[:, None]
+        samples = limit(wave).cpu().numpy()  # (B, S)
         return [
             self._audio(row, samples[place], ends[place], spans[place], per_frame)
             for place, row in enumerate(rows)
@@ -213,7 +206,7 @@ class KokoroPipeline:
         row: Row,
         samples: np.ndarray[tuple[int], np.dtype[np.float32]],
         ends: np.ndarray,
-        span: _Span,
+        span: Span,
         per_frame: int,
     ) -> RowAudio:
         kept = (span.end - span.begin) * per_frame
@@ -230,55 +223,6 @@ class KokoroPipeline:
         edges = (ends[span.tokens : span.tokens + count + 1] - span.begin) * per_frame
         spans = [(int(begin), int(end)) for begin, end in itertools.pairwise(edges)]
         return RowAudio(out, tuple(events_of(row.clause, spans, total)), span.last - span.first)
-
-
-def _span(clause: Clause, ends: np.ndarray) -> _Span:
-    """The part of its sentence that a clause is. ends: frame at which each token of the sentence ends; token
-    0 is the pad before the first phoneme."""
-    first, last = clause.sentence_first, clause.sentence_last
-    if not clause.sentence:
-        first, last = 0, len(clause.phonemes)
-    begin, end = int(ends[first]), int(ends[last])
-    total = int(ends[-1])
-    whole = (
-        max(0, int(ends[0]) - LEAD_FRAMES),
-        min(total, int(ends[len(clause.sentence or clause.phonemes)]) + TAIL_FRAMES),
-    )
-    starts, finishes = first == 0, not clause.sentence or last == len(clause.sentence)
-    kept_begin = whole[0] if starts else begin
-    kept_end = whole[1] if finishes else end
-    return _Span(
-        first=kept_begin if starts else max(0, begin - CONTEXT_FRAMES),
-        last=kept_end if finishes else min(total, end + CONTEXT_FRAMES),
-        begin=kept_begin,
-        end=kept_end,
-        pause=total - kept_end if finishes and clause.ends_sentence else 0,
-        tokens=first,
-        whole=whole,
-    )
-
-
-def window(x: Tensor, spans: Sequence[_Span], part: Rows, per_frame: int) -> Tensor:
-    """x (B, T, …), `per_frame` values a frame, of whole sentences -> (B, T', …) of the frames that each row
-    renders; pads are 0."""
-    out = x.new_zeros(len(x), part.longest * per_frame, *x.shape[2:])
-    for row, span in enumerate(spans):
-        values = x[row, span.first * per_frame : span.last * per_frame]
-        out[row, : len(values)] = values
-    return out
-
-
-def level(energy: Tensor, spans: Sequence[_Span]) -> Tensor:
-    """energy (B, 2 F) of whole sentences -> the factor (B,) that gives each row the level it has in its
-    sentence."""
-    factors = torch.ones(len(spans), device=energy.device)
-    for row, span in enumerate(spans):
-        first, last = span.whole
-        if (span.first, span.last) != span.whole:
-            curve = energy[row]
-            louder = curve[2 * span.first : 2 * span.last].mean() - curve[2 * first : 2 * last].mean()
-            factors[row] = 10 ** (LEVEL_DB / 20 * louder)
-    return factors
 
 
 def limit(wave: Tensor) -> Tensor:

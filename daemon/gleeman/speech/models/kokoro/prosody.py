@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from .config import KokoroConfig
-from .layers import AdaLayerNorm, BiLSTM, Rows, StyledBlock, TimeConv
+from .convs import TimeConv
+from .layers import AdaLayerNorm, BiLSTM, Rows, StyledBlock
 
 VOICED_HZ = 10.0
 """A pitch above it means a voiced sound; the model's own threshold."""

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .config import KokoroConfig
-from .layers import EPSILON, BiLSTM, Rows, TimeConv
+from .convs import TimeConv
+from .layers import EPSILON, BiLSTM, Rows
 
 BERT_EPSILON = 1e-12
 

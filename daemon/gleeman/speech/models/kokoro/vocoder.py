@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .config import KokoroConfig
-from .layers import AdaIN, Rows, TimeConv, TimeConvTranspose, joined
+from .convs import TimeConv, TimeConvTranspose, joined
+from .layers import AdaIN, Rows
 from .source import ShortFourier, harmonic_source
 
 
