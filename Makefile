@@ -1,6 +1,7 @@
 # make demo    speak a dozen lines on the real model, from nothing
 # make test    every check and test, from nothing
 # make bench   the figures of this machine; make bench-peers compares with other engines
+# make bench-quality  thirty lines against the original modules, by a judge: QUALITY_ARGS="--judge PATH/judge.py"
 # make test-gpu bench-gpu  the same with a CUDA device
 # Each does its own set-up: virtual environment, packages, native tools, weights. Second runs start in seconds.
 
@@ -15,12 +16,13 @@ OUT ?= demo-out
 # More arguments: `make bench BENCH_ARGS="--quick --threads 2"`, `make bench-peers PEERS_ARGS="--judge PATH/judge.py"`.
 BENCH_ARGS ?=
 PEERS_ARGS ?=
+QUALITY_ARGS ?=
 PEERS_VENV ?= .venv-peers
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PEERS_PIP := $(PEERS_VENV)/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-exact lint weights native bench bench-peers test-gpu bench-gpu gpu clean help
+.PHONY: demo test test-exact lint weights native bench bench-peers bench-quality test-gpu bench-gpu gpu clean help
 
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
@@ -47,6 +49,9 @@ bench: weights
 # The peers live in an environment of their own, so that the product gains no package by them.
 bench-peers: weights $(PEERS_VENV)/.peers
 	$(PEERS_VENV)/bin/python -m benchmarks.peers $(PEERS_ARGS)
+
+bench-quality: weights $(PEERS_VENV)/.peers
+	$(PEERS_VENV)/bin/python -m benchmarks.quality $(QUALITY_ARGS)
 
 $(PEERS_VENV)/.peers: benchmarks/peers/requirements.txt benchmarks/peers/requirements-no-deps.txt constraints.txt pyproject.toml
 	test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
