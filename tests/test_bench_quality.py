@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+from gleeman.records import Clause
+from gleeman.voices.store import VoiceStore
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # benchmarks/ is no part of the package
+
 from benchmarks.quality.__main__ import compare
 from benchmarks.quality.lines import LINES, Said
 from benchmarks.quality.render import sentences_of
-from gleeman.records import Clause
-from gleeman.voices.store import VoiceStore
 
 
 def clause(phonemes: str, *, ends: bool) -> Clause:
