@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 from gleeman import paths
 from gleeman.bench import machine
 from gleeman.errors import GleemanError
-from gleeman.models.packages import join
-from gleeman.models.registry import KOKORO
-from gleeman.models.verify import sha256_of
+from gleeman.weights.known import KOKORO
+from gleeman.weights.packages import join
+from gleeman.weights.verify import sha256_of
 
 from .engines import TEXT, VOICE, Missing, check_installed
 from .plan import ENGINES, OURS, Case, Run, cases, order, report

@@ -128,8 +128,8 @@ class Reference:
         import torch
         from safetensors.torch import load_file
 
-        from gleeman.models.verify import check
         from gleeman.speech.models.kokoro.alphabet import symbols
+        from gleeman.weights.verify import check
 
         torch.set_num_threads(threads)
         self.version = version("kokoro")

@@ -154,7 +154,7 @@ def _torch() -> tuple[Level, str]:
 
 
 def _weights() -> tuple[Level, str]:
-    from ..models.verify import check
+    from ..weights.verify import check
 
     try:
         return "ok", f"kokoro: {_size(check('kokoro'))}"

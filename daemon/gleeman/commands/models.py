@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from ..errors import GleemanError
-from ..models import registry, verify
-from ..models.packages import Report
+from ..weights import known, verify
+from ..weights.packages import Report
 
 
 @click.group()
@@ -25,7 +25,7 @@ def models() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 def list_models(as_json: bool) -> None:
     """Every model that can be fetched, with its licence."""
-    for model in registry.MODELS:
+    for model in known.MODELS:
         state = _state(model.name)
         if as_json:
             _print_json(
@@ -68,9 +68,9 @@ def list_models(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 def fetch_model(name: str, source: str, given: Path | None, as_json: bool) -> None:
     """Download a model's weights and convert them. Run again after a broken connection: it goes on."""
-    from ..models.fetch import fetch
+    from ..weights.fetch import fetch
 
-    model = registry.find(name)
+    model = known.find(name)
     with _progress() as report:
         path, fresh = fetch(model, source, given, report)
     manifest = verify.read_manifest(model)
@@ -92,7 +92,7 @@ def fetch_model(name: str, source: str, given: Path | None, as_json: bool) -> No
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 def verify_models(name: str, as_json: bool) -> None:
     """Hash the weights again and name what is missing or damaged (exit status 1)."""
-    chosen = (registry.find(name),) if name else registry.MODELS
+    chosen = (known.find(name),) if name else known.MODELS
     failed: GleemanError | None = None
     for model in chosen:
         code, message = "", ""

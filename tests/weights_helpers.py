@@ -1,4 +1,4 @@
-"""A tiny model to fetch: an int8 graph of the real one's operators, in wheels, and its registry entry."""
+"""A tiny model to fetch: an int8 graph of the real one's operators, in wheels, and its entry in known.py."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from gleeman.models.registry import HubFile, Model, Part
 from gleeman.speech.models.kokoro import convert
+from gleeman.weights.known import HubFile, Model, Part
 
 HIDDEN, INPUTS = 3, 4
 
@@ -148,7 +148,7 @@ def build_wheel(folder: Path, part: Part, data: bytes, member: str = "") -> Path
 
 
 def tiny_model(folder: Path) -> tuple[Model, list[bytes]]:
-    """A registry entry for the tiny graph, and the bytes of its two parts."""
+    """An entry of known.py for the tiny graph, and the bytes of its two parts."""
     graph_path, made = folder / "tiny.onnx", folder / "tiny.safetensors"
     tiny_graph().save(graph_path)
     data = graph_path.read_bytes()

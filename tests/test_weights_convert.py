@@ -14,11 +14,11 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from gleeman.errors import Failure
-from gleeman.models import verify
 from gleeman.speech.models.kokoro import convert
 from gleeman.speech.models.kokoro.config import KokoroConfig
 from gleeman.speech.models.kokoro.model import Kokoro, load
-from models_helpers import HIDDEN, INPUTS, LSTM_NAMES, TinyGraph, tiny_graph
+from gleeman.weights import verify
+from weights_helpers import HIDDEN, INPUTS, LSTM_NAMES, TinyGraph, tiny_graph
 
 
 def _read(graph: TinyGraph, folder: Path) -> convert.Tensors:

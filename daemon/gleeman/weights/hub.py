@@ -9,8 +9,8 @@ import urllib.request
 from pathlib import Path
 
 from ..errors import Failure
+from .known import HubFile
 from .packages import Report
-from .registry import HubFile
 from .verify import sha256_of
 
 _BLOCK_BYTES = 1 << 20

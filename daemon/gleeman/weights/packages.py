@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import Failure, InputError
-from .registry import Model, Part
+from .known import Model, Part
 from .verify import sha256_of
 
 Report = Callable[[str, float], None]
