@@ -26,8 +26,8 @@ def bare(monkeypatch, tmp_path):
 
 def test_gleeman_home_moves_everything(bare, monkeypatch):
     monkeypatch.setenv("GLEEMAN_HOME", str(bare / "g"))
-    found = [paths.models_dir(), paths.voices_dir(), paths.cache_dir(), paths.runtime_path()]
-    assert found == [bare / "g" / name for name in ("models", "voices", "cache", "run")]
+    found = [paths.models_dir(), paths.cache_dir(), paths.runtime_path()]
+    assert found == [bare / "g" / name for name in ("models", "cache", "run")]
     assert not (bare / "g").exists()
 
 

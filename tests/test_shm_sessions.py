@@ -52,7 +52,7 @@ def test_closing_a_session_removes_its_file_and_drops_its_lines(rig, tmp_path):
     assert len(reader.read(1000)) == 1000  # what is in the lane plays on
     rig.hand(2, ramp(0, 10))
     until(lambda: not rig.feeder._handed, "the late chunk to be dropped")
-    assert rig.feeder.live_lines == 0
+    assert rig.feeder.room() == {}
 
 
 def test_closing_tells_of_lines_that_were_read_to_their_end_unseen(rig):

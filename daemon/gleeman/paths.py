@@ -46,11 +46,6 @@ def models_dir() -> Path:
     return home() / "models"
 
 
-def voices_dir() -> Path:
-    """Voices the user added. Need not exist."""
-    return home() / "voices"
-
-
 def cache_dir() -> Path:
     """What can be made again. Need not exist."""
     given = _given_home()

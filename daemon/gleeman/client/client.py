@@ -25,7 +25,7 @@ from ..wire.messages import (
     MAX_NAME,
     PROTOCOL_MAJOR,
     RATES_HZ,
-    STANDINS,
+    WHILE_LOADING,
     Hello,
     Message,
     Ping,
@@ -73,8 +73,10 @@ class Client:
         """
         if rate_hz not in RATES_HZ:
             raise InputError(f"rate_hz is {rate_hz!r}; one of {', '.join(map(str, RATES_HZ))} is accepted")
-        if while_loading not in STANDINS:
-            raise InputError(f"while_loading is {while_loading!r}; one of {', '.join(STANDINS)} is accepted")
+        if while_loading not in WHILE_LOADING:
+            raise InputError(
+                f"while_loading is {while_loading!r}; one of {', '.join(WHILE_LOADING)} is accepted"
+            )
         if not isinstance(name, str) or len(name) > MAX_NAME or not name.isprintable():
             raise InputError(f"name {name!r:.60} must be at most {MAX_NAME} printable characters")
         if not isinstance(instance, str):

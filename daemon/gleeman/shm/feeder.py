@@ -153,11 +153,6 @@ class Feeder:
         """Zeros that readers had to play because we were late, in all."""
         return self._underrun_of_freed + sum(line.underrun for line in list(self._lines.values()))
 
-    @property
-    def live_lines(self) -> int:
-        """Lines that hold a lane or wait for one."""
-        return len(self._lines)
-
     def _post(self, task: Callable[[], None]) -> None:
         self._inbox.append(task)
         self._ring()

@@ -16,9 +16,6 @@ from . import layout
 from .mapping import ClientMapping, u32_at, u64_at
 from .publish import fence, publish
 
-MASK = layout.CAPACITY - 1
-EVENT_MASK = layout.EVENTS - 1
-
 
 class LaneReader:
     """Reads one line. Made when a poll of `ClientMapping.lanes` shows it; ends with `finish`."""
@@ -119,7 +116,7 @@ class LaneReader:
         if count <= 0 or self._finished:
             return np.zeros(0, np.float32)
         out = np.empty(count, np.float32)
-        at = self.read_pos & MASK
+        at = self.read_pos & layout.MASK
         first = min(count, layout.CAPACITY - at)
         out[:first] = self._ring[at : at + first]
         out[first:] = self._ring[: count - first]
@@ -166,7 +163,7 @@ class LaneReader:
         due: list[Event] = []
         read = self._event_read
         while read < write:
-            at = self._events_at + (read & EVENT_MASK) * layout.EVENT_BYTES
+            at = self._events_at + (read & layout.EVENT_MASK) * layout.EVENT_BYTES
             event = Event(*layout.EVENT.unpack_from(self._raw, at)[:7])
             if event.sample >= limit:
                 break

@@ -33,6 +33,8 @@ CAPACITY = 131_072
 """Samples in a lane's ring; a power of two."""
 EVENTS = 256
 """Event records in a lane's ring; a power of two."""
+MASK, EVENT_MASK = CAPACITY - 1, EVENTS - 1
+"""From a position to its place in a ring: both sizes are powers of two."""
 UNKNOWN_END = (1 << 64) - 1
 RATES_HZ = (24_000, 44_100, 48_000)
 """What a mapping's lanes may run at."""

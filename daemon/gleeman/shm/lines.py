@@ -14,8 +14,6 @@ from . import layout
 from .mapping import DaemonMapping, u32_at, u64_at
 from .publish import fence, publish
 
-MASK = layout.CAPACITY - 1
-EVENT_MASK = layout.EVENTS - 1
 BITE_SAMPLES = 4096
 """A ring is topped up when it has room for this much: 85 ms at 48 kHz of the 2.7 s it holds."""
 EVENT_PATIENCE_LOOKS = 50
@@ -184,7 +182,7 @@ class Session:
             while room and line.pending:
                 part = line.pending[0]
                 count = min(room, len(part) - line.offset)
-                at = write & MASK
+                at = write & layout.MASK
                 first = min(count, layout.CAPACITY - at)
                 ring[at : at + first] = part[line.offset : line.offset + first]
                 ring[: count - first] = part[line.offset + first : line.offset + count]
@@ -217,7 +215,7 @@ class Session:
         rings = layout.EVENT_RINGS + line.lane * layout.EVENT_RING_BYTES
         while room and line.events and line.events[0].sample <= write:
             event = line.events.popleft()
-            place = rings + (at & EVENT_MASK) * layout.EVENT_BYTES
+            place = rings + (at & layout.EVENT_MASK) * layout.EVENT_BYTES
             self._raw[place : place + layout.EVENT_BYTES] = layout.EVENT.pack(*event, 0)
             at += 1
             room -= 1

@@ -26,7 +26,7 @@ MAX_TEXT_CHARS = 4_000
 """About five minutes of speech: what bounds the daemon's memory for one line."""
 MAX_NAME = 128
 MAX_VOICES = 8
-STANDINS = ("wait", "babble", "silent")
+WHILE_LOADING = ("wait", "babble", "silent")
 LANGUAGES = ("auto", "en", "en-us", "en-gb", "zh")
 PRIORITIES = ("immediate", "dialogue", "bark", "background")
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ..errors import InputError
 from ..records import End, LineKey, LineRequest, Priority
-from .messages import MAX_TEXT_BYTES, MAX_TEXT_CHARS, PRIORITIES, RATES_HZ, STANDINS, Hello, Speak
+from .messages import MAX_TEXT_BYTES, MAX_TEXT_CHARS, PRIORITIES, RATES_HZ, WHILE_LOADING, Hello, Speak
 
 MAX_SESSIONS = 64
 """A mapping takes 17 MB of shared memory, so these are 1.1 GB at most."""
@@ -85,9 +85,9 @@ class Sessions:
             raise InputError("this connection has said hello already; say bye before another", "hello-twice")
         if len(self.by_route) >= MAX_SESSIONS:
             raise InputError(f"{MAX_SESSIONS} clients are connected, which is the limit", "busy")
-        if hello.while_loading not in STANDINS:
+        if hello.while_loading not in WHILE_LOADING:
             raise InputError(
-                f"while_loading {hello.while_loading[:40]!r} is not one of {', '.join(STANDINS)}"
+                f"while_loading {hello.while_loading[:40]!r} is not one of {', '.join(WHILE_LOADING)}"
             )
         rate_hz = hello.rate_hz if hello.rate_hz in RATES_HZ else DEFAULT_RATE_HZ
         standin = "main" if hello.while_loading == "wait" else hello.while_loading
