@@ -10,22 +10,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-WINDOW = 512
-WINDOWED_KERNEL = 11
-"""oneDNN 3.x takes a slower kernel for a long, wide, dilated float32 convolution: 128 channels, 16,921
-values, kernel 11, dilation 3 take 82 ms on one thread, in windows 64."""
-
+from .tiles import TiledConv, pays
 
 class TimeConv(nn.Conv1d):
     """A convolution over time for channels-last memory: its tensors are (B, C, T) to the reader and
     (B, T, C) in memory, which the libraries of CPUs and GPUs alike do fastest."""
 
+    tiled: TiledConv | None = None
+    """Set by `lay_out` where that is the faster way; the weight is then empty."""
+
+    def lay_out(self, dtype: torch.dtype) -> None:
+        """Bring the weight into the type and the memory order that `forward` does fastest, for good."""
+        weight = self.weight.data.to(dtype)
+        if self.bias is not None:
+            self.bias.data = self.bias.data.to(dtype)
+        kernel, dilation = self.kernel_size[0], self.dilation[0]
+        keeps_length = self.stride == (1,) and self.padding == (dilation * (kernel // 2),)
+        if keeps_length and self.groups == 1 and weight.device.type == "cpu" and pays(weight):
+            self.tiled = TiledConv(weight, None if self.bias is None else self.bias.data, dilation)
+            weight = weight.new_empty(0)
+        self.weight.data = channels_last(weight) if weight.numel() else weight
+
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C_in, T) -> (B, C_out, T_out), in the weight's type."""
         x = x.to(self.weight.dtype)
-        wide = self.dilation[0] > 1 and self.kernel_size[0] >= WINDOWED_KERNEL
-        if wide and x.device.type == "cpu" and x.dtype == torch.float32 and x.shape[2] > 2 * WINDOW:
-            return self._in_windows(x)
+        if self.tiled is not None:
+            return self.tiled(x)
         y = F.conv2d(
             x[:, :, None],
             self.weight[:, :, None],
@@ -37,25 +47,15 @@ class TimeConv(nn.Conv1d):
         )
         return y.squeeze(2)
 
-    def _in_windows(self, x: Tensor) -> Tensor:
-        """The same, each stretch of WINDOW values as a row of its own, with what lies beside it."""
-        batch, channels, length = x.shape
-        reach = int(self.padding[0])
-        row = -(-(length + reach) // WINDOW) * WINDOW  # zeros enough that no row reaches into the next
-        line = x.new_zeros(batch * row + 2 * reach, channels)
-        inside = line[reach : reach + batch * row].view(batch, row, channels)
-        inside[:, :length] = x.transpose(1, 2)
-        windows = line.as_strided(
-            (batch * row // WINDOW, channels, 1, WINDOW + 2 * reach),
-            (WINDOW * channels, 1, channels, channels),
-        )
-        y = F.conv2d(windows, self.weight[:, :, None], self.bias, 1, 0, (1, *self.dilation))
-        y = y.squeeze(2).transpose(1, 2).reshape(batch, row, -1)  # (B, row, C_out)
-        return y[:, :length].transpose(1, 2)
-
 
 class TimeConvTranspose(nn.ConvTranspose1d):
     """The same for an upsampling convolution."""
+
+    def lay_out(self, dtype: torch.dtype) -> None:
+        """See `TimeConv.lay_out`."""
+        self.weight.data = channels_last(self.weight.data.to(dtype))
+        if self.bias is not None:
+            self.bias.data = self.bias.data.to(dtype)
 
     def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
         """x (B, C_in, T) -> (B, C_out, T_out), in the weight's type."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ....errors import Failure
 from .config import KOKORO, METADATA_KEY, KokoroConfig, from_json
-from .convs import TimeConv, TimeConvTranspose, channels_last
+from .convs import TimeConv, TimeConvTranspose
 from .decoder import Decoder
 from .layers import Rows
 from .prosody import ProsodyPredictor, spread
@@ -64,10 +64,7 @@ class Kokoro(nn.Module):
         heavy = {id(module) for module in self.decoder.heavy()}
         for module in self.modules():
             if isinstance(module, TimeConv | TimeConvTranspose):
-                kind = dtype if id(module) in heavy else torch.float32
-                module.weight.data = channels_last(module.weight.data.to(kind))
-                if module.bias is not None:
-                    module.bias.data = module.bias.data.to(kind)
+                module.lay_out(dtype if id(module) in heavy else torch.float32)
         return self
 
     def read(self, ids: Tensor, manner: Tensor, rows: Rows) -> Reading:
