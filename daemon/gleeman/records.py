@@ -200,6 +200,8 @@ class RowAudio:
     last a VISEME `SIL` at weight 1."""
     frames: int = 0
     """Work done, in the pipeline's own unit of `estimate_frames`."""
+    padding: int = 0
+    """Work on pads beside this row, in the same unit: what it is shorter than the longest it was run with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,18 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ....errors import Failure, InputError
 from ....records import Clause, LineKey, Row, RowAudio
 from ....voices.store import VoiceStore
 from ...base import Report
 from ...emotion import decibels, manner_of, semitones
+from ...grouping import Cost, Size, grouped
 from ...visemes import events_of
 from .alphabet import PAD, ids_of
 from .layers import Rows
-from .model import Kokoro, Reading, load
+from .model import Kokoro, load
 from .prosody import bend_pitch, whole_frames
 from .source import draw_noise
 from .spans import Span, level, span_of, window
@@ -30,6 +32,14 @@ from .spans import Span, level, span_of, window
 FRAMES_PER_PHONEME = 2.6
 """For estimates before a row is run, spaces and stresses counted: 22 clauses of two English voices and all
 emotions took 0.93 to 1.19 times the estimate."""
+READ_COSTS = {"cpu": Cost(25), "cuda": Cost(500)}
+SPEAK_COSTS = {"cpu": Cost(9, 700), "cuda": Cost(200, 6_400)}
+"""In tokens, and in frames of the vocoder. On a CPU (one thread, bfloat16, 37 to 146 frames a row, 1 to 16
+rows alike) reading took 46 ms + 1.8 ms a token, speaking 60 to 75 ms + 7.4 ms a frame; from 1,200 frames on a
+batch was 8 to 24 % slower than its parts, as its tensors outgrow what the allocator keeps. On a GPU, where
+most of a small batch is the starting of kernels, they are reckoned from that and not measured."""
+WHOLE_SHARE = 0.12
+"""What a frame of the whole sentence costs up to the features, in frames of the vocoder: 0.85 of 7.0 ms."""
 FADE_SAMPLES = 72
 """At both ends of a clause, 3 ms: a cut in the middle of a voiced sound must not click."""
 KNEE = 0.98
@@ -50,18 +60,25 @@ class _Controls(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """Rows of which durations are known and no sound is made yet."""
+    """A row of which durations are known and no sound is made yet. P tokens, with the pads at its ends."""
 
-    rows: tuple[Row, ...]
-    timbre: Tensor
-    """(B, style), as `manner`."""
-    manner: Tensor
-    want: _Controls
-    reading: Reading
+    row: Row
+    style: Tensor
+    """(2 style,): timbre, then manner."""
+    text: Tensor
+    """(P, D)"""
+    prosody: Tensor
+    """(P, D + style)"""
     frames: Tensor
-    """(B, P) int64, as `whole_frames` gives them."""
+    """(P,) int64, as `whole_frames` gives them."""
     ends: np.ndarray
-    """(B, P) int64: the frame at which each token ends."""
+    """(P,) int64: the frame at which each token ends."""
+    span: Span
+
+    @property
+    def size(self) -> Size:
+        """For `grouped`: frames that the vocoder renders, frames of the whole sentence."""
+        return (self.span.last - self.span.first, WHOLE_SHARE * int(self.ends[-1]))
 
 
 class KokoroPipeline:
@@ -86,6 +103,8 @@ class KokoroPipeline:
         self.device = torch.device(device)
         self.threads = threads
         self.precision = precision
+        self._read_cost = READ_COSTS[self.device.type]
+        self._speak_cost = SPEAK_COSTS[self.device.type]
         self._model: Kokoro | None = None
 
     def load(self, report: Report) -> None:
@@ -119,33 +138,53 @@ class KokoroPipeline:
         if not rows:
             return []
         self._set_threads()
+        limit_tokens = self._model.config.max_phonemes
+        tokens = [[PAD, *self._ids(row, limit_tokens), PAD] for row in rows]
         with torch.inference_mode():
-            return self._speak(self._model, self._read(self._model, rows))
+            read: dict[int, _Read] = {}
+            for group in grouped([(len(ids),) for ids in tokens], self._read_cost):
+                together = [rows[index] for index in group]
+                made = self._read(self._model, together, [tokens[index] for index in group])
+                read |= zip(group, made, strict=True)
+            audios: dict[int, RowAudio] = {}
+            for group in grouped([read[index].size for index in range(len(rows))], self._speak_cost):
+                spoken = self._speak(self._model, [read[index] for index in group])
+                audios |= zip(group, spoken, strict=True)
+        return [audios[index] for index in range(len(rows))]
 
-    def _read(self, model: Kokoro, rows: Sequence[Row]) -> _Read:
-        """What is said, and how long each phoneme lasts."""
-        tokens = [[PAD, *self._ids(row, model.config.max_phonemes), PAD] for row in rows]
+    def _read(self, model: Kokoro, rows: Sequence[Row], tokens: Sequence[Sequence[int]]) -> list[_Read]:
+        """What is said, and how long each phoneme lasts, all rows in one padded batch."""
         at = Rows(tuple(len(ids) for ids in tokens), self.device)
         ids = torch.full((len(rows), at.longest), PAD, dtype=torch.long)
         for place, row_ids in enumerate(tokens):
             ids[place, : len(row_ids)] = torch.tensor(row_ids)
         styles = torch.from_numpy(np.stack([self._style(row) for row in rows])).to(self.device)
-        timbre, manner = styles.chunk(2, dim=1)  # (B, style) each
-        want = self._controls(rows)
+        manner = styles.chunk(2, dim=1)[1]  # (B, style)
         reading = model.read(ids.to(self.device), manner, at)
-        frames = whole_frames(reading.durations, want.speed, at)  # (B, P)
+        frames = whole_frames(reading.durations, self._controls(rows).speed, at)  # (B, P)
         ends = frames.cpu().numpy().cumsum(1)  # the one look at the device before the samples: lengths
-        return _Read(tuple(rows), timbre, manner, want, reading, frames, ends)
+        read = []
+        for place, (row, length) in enumerate(zip(rows, at.lengths, strict=True)):
+            text, prosody = reading.text[place, :length], reading.prosody[place, :length]
+            own = ends[place, :length]
+            span = span_of(row.clause, own)
+            read.append(_Read(row, styles[place], text, prosody, frames[place, :length], own, span))
+        return read
 
-    def _speak(self, model: Kokoro, read: _Read) -> list[RowAudio]:
+    def _speak(self, model: Kokoro, read: Sequence[_Read]) -> list[RowAudio]:
         """Sound of what was read, all rows in one padded batch."""
-        rows, timbre, manner, want, reading, frames, ends = read
-        whole = Rows(tuple(int(own[-1]) for own in ends), self.device)
-        f0, energy = model.curves(reading.prosody, frames, manner, whole)
+        rows = [each.row for each in read]
+        spans = [each.span for each in read]
+        timbre, manner = torch.stack([each.style for each in read]).chunk(2, dim=1)  # (B, style) each
+        text = pad_sequence([each.text for each in read], batch_first=True)  # (B, P, D)
+        prosody = pad_sequence([each.prosody for each in read], batch_first=True)
+        frames = pad_sequence([each.frames for each in read], batch_first=True)  # (B, P)
+        want = self._controls(rows)
+        whole = Rows(tuple(int(each.ends[-1]) for each in read), self.device)
+        f0, energy = model.curves(prosody, frames, manner, whole)
         f0 = bend_pitch(f0, want.pitch, want.pitch_range)
         energy = whole.times(2).zero_pads((energy + want.energy[:, None])[:, None]).squeeze(1)
 
-        spans = [span_of(row.clause, own) for row, own in zip(rows, ends, strict=True)]
         part = Rows(tuple(span.last - span.first for span in spans), self.device)
         per_frame = model.config.samples_per_frame
         noise = draw_noise([row.seed for row in rows], part.times(per_frame))
@@ -153,15 +192,12 @@ class KokoroPipeline:
         turns = window(model.turns(f0, whole), spans, part, per_frame)
         source = model.source(window(f0, spans, part, 2), want.voicing, noise, part, turns)
         # The decoder norms over time too: over a part of a sentence its level would be 2 to 5 dB off.
-        features = model.features(reading.text, frames, f0 * want.voicing[:, None], energy, timbre, whole)
+        features = model.features(text, frames, f0 * want.voicing[:, None], energy, timbre, whole)
         features = window(features.transpose(1, 2), spans, part, 2).transpose(1, 2)
         gain = want.gain * level(energy, spans)
         wave = model.wave(features, timbre, source, part) * gain[:, None]
         samples = limit(wave).cpu().numpy()  # (B, S)
-        return [
-            self._audio(row, samples[place], ends[place], spans[place], per_frame)
-            for place, row in enumerate(rows)
-        ]
+        return [self._audio(each, samples[place], per_frame, part.longest) for place, each in enumerate(read)]
 
     def close(self) -> None:
         """Forget the model; its memory goes with the last reference."""
@@ -203,12 +239,13 @@ class KokoroPipeline:
 
     def _audio(
         self,
-        row: Row,
+        read: _Read,
         samples: np.ndarray[tuple[int], np.dtype[np.float32]],
-        ends: np.ndarray,
-        span: Span,
         per_frame: int,
+        longest: int,
     ) -> RowAudio:
+        """The clause alone out of what was rendered. longest: frames of the longest row beside it."""
+        clause, span = read.row.clause, read.span
         kept = (span.end - span.begin) * per_frame
         total = kept + span.pause * per_frame
         out = np.zeros(total, np.float32)
@@ -219,10 +256,11 @@ class KokoroPipeline:
         fade = np.linspace(0, 1, FADE_SAMPLES, dtype=np.float32)
         out[:FADE_SAMPLES] *= fade
         out[kept - FADE_SAMPLES : kept] *= fade[::-1]
-        count = len(row.clause.phonemes)
-        edges = (ends[span.tokens : span.tokens + count + 1] - span.begin) * per_frame
+        count = len(clause.phonemes)
+        edges = (read.ends[span.tokens : span.tokens + count + 1] - span.begin) * per_frame
         spans = [(int(begin), int(end)) for begin, end in itertools.pairwise(edges)]
-        return RowAudio(out, tuple(events_of(row.clause, spans, total)), span.last - span.first)
+        frames = span.last - span.first
+        return RowAudio(out, tuple(events_of(clause, spans, total)), frames, longest - frames)
 
 
 def limit(wave: Tensor) -> Tensor:
