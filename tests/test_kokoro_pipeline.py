@@ -13,6 +13,7 @@ import torch
 from gleeman.config import PRECISIONS
 from gleeman.errors import Failure, InputError
 from gleeman.records import Clause, EventType, LineKey, Row, Viseme, Word
+from gleeman.speech.grouping import Cost
 from gleeman.speech.models.kokoro import pipeline as pipeline_module
 from gleeman.speech.models.kokoro.alphabet import ids_of, symbols, unknown_symbols
 from gleeman.speech.models.kokoro.config import KOKORO, from_json, to_json
@@ -79,6 +80,26 @@ def test_a_row_sounds_the_same_whoever_shares_its_batch(pipeline: KokoroPipeline
         # The stages are held to 1e-4 each. End to end, float noise now and then turns an angle of the source
         # from pi to -pi, which a random model, unlike a trained one, makes loud for a moment.
         assert np.quantile(np.abs(one.samples - many.samples), 0.9) < 1e-3
+
+
+@pytest.mark.parametrize("cost", [Cost(0, 0), Cost(9, 700), Cost(1e9)])
+def test_however_rows_are_grouped_they_come_in_their_order_and_sound_the_same(
+    pipeline: KokoroPipeline, monkeypatch: pytest.MonkeyPatch, cost: Cost
+) -> None:
+    monkeypatch.setattr(pipeline, "_read_cost", cost)
+    monkeypatch.setattr(pipeline, "_speak_cost", cost)
+    rows = [row(LONG * 3, seed=1), row(SHORT, seed=2), row(seed=3), row(SHORT, speed=1.1, seed=4)]
+    together = pipeline.run(rows)
+    for one, many in zip([pipeline.run([alone])[0] for alone in rows], together, strict=True):
+        assert one.events == many.events
+        assert one.frames == many.frames
+        assert one.padding == 0
+        assert np.quantile(np.abs(one.samples - many.samples), 0.9) < 1e-3
+    longest = max(audio.frames for audio in together)
+    if cost.overhead > 1e6:  # all in one group
+        assert [audio.padding for audio in together] == [longest - audio.frames for audio in together]
+    elif cost.most == 0:  # each alone
+        assert [audio.padding for audio in together] == [0] * len(rows)
 
 
 def test_samples_are_finite_in_range_and_as_many_as_the_frames(pipeline: KokoroPipeline) -> None:

@@ -82,6 +82,14 @@ def test_lines_of_one_frame_are_one_batch(bench):
     assert (bench.engine.counters().batches, bench.engine.counters().rows) == (1, 2)
 
 
+def test_frames_and_the_padding_beside_them_are_counted(bench):
+    bench.main.padding = 4
+    bench.add(1, "one", "three")
+    bench.turns()
+    counters = bench.engine.counters()
+    assert (counters.frames, counters.padding_frames) == (8, 8)
+
+
 def test_a_session_at_another_rate_gets_its_own_rate(bench):
     bench.add(1, "x" * 40, "x" * 60, rate_hz=48_000)
     bench.turns()

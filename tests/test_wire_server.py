@@ -145,6 +145,7 @@ def test_a_done_line_ends_when_its_lane_is_free(live: Live) -> None:
     assert (after.live_lines, after.lines["done"]) == (0, 1)
     assert after.first_audio_ms_p50 == after.first_audio_ms_p95 == 20.0
     assert (after.batches, after.batch_rows_mean, after.underrun_samples) == (2, 2.5, 7)
+    assert after.padding_ratio == 1.25
 
 
 def test_cancel_is_passed_on_and_an_ended_line_is_unknown(live: Live) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gleeman.errors import InputError
 from gleeman.records import End, LineEnded, LineKey, ModelState
-from gleeman.stats import FirstAudio, percentile
+from gleeman.stats import FirstAudio, padding_ratio, percentile
 from gleeman.wire import messages as m
 from gleeman.wire.conversation import Conversation
 from gleeman.wire.outbox import Outbox
@@ -160,3 +160,8 @@ def test_first_audio_remembers_only_the_latest() -> None:
     for number in range(3000):
         times.add(number * 1_000_000)
     assert times.percentile(1) == pytest.approx(3000 - 1024 + 10, abs=1)
+
+
+def test_without_frames_there_is_no_padding() -> None:
+    assert padding_ratio(0, 0) == 1
+    assert padding_ratio(80, 20) == 1.25

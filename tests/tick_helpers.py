@@ -55,6 +55,8 @@ class FakePipeline:
         self.poison_error: Exception = Failure("poisoned")
         self.load_error: Exception | None = None
         self.closed = False
+        self.padding = 0
+        """Frames beside each row."""
         self.while_running = lambda: None
         self._clock = clock
         self._ms_a_row = ms_a_row
@@ -83,7 +85,7 @@ class FakePipeline:
         count = 100 * len(row.clause.spoken)
         samples = np.full(count, (row.index + 1) / 1000, np.float32)
         events = (Event(0, EventType.CLAUSE), Event(count, EventType.VISEME, Viseme.SIL, 1.0))
-        return RowAudio(samples, events, len(row.clause.spoken))
+        return RowAudio(samples, events, len(row.clause.spoken), self.padding)
 
     def close(self) -> None:
         self.closed = True

@@ -91,7 +91,7 @@ class FakeHouse:
     def figures(self) -> RoomFigures:
         if self.voice_error:
             raise self.voice_error
-        return RoomFigures("cpu", "auto", "float32", 3, 2, 5, 7, 1)
+        return RoomFigures("cpu", "auto", "float32", 3, 2, 5, 7, 1, frames=80, padding_frames=20)
 
 
 class Peer:

@@ -123,6 +123,7 @@ FROM_DAEMON: dict[str, m.Message] = {
         rss_mb=812.25,
         text_restarts=0,
         dtype="float32",
+        padding_ratio=1.25,
     ),
     "pong": m.Pong(re=8),
     "gone": m.Gone(code="shutting-down", message="the daemon is going down"),

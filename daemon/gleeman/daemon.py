@@ -195,6 +195,8 @@ class Daemon:
             queued_lines=counters.queued_lines,
             batches=counters.batches,
             rows=counters.rows,
+            frames=counters.frames,
+            padding_frames=counters.padding_frames,
             underrun_samples=self._feeder.underrun_samples,
             text_restarts=self._text.restarts,
         )

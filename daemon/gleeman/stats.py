@@ -39,6 +39,11 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
     return sorted(values)[max(rank, 1) - 1]
 
 
+def padding_ratio(frames: int, padding_frames: int) -> float:
+    """Frames rendered, pads among them, over frames that are heard; 1 without any."""
+    return 1.0 + padding_frames / frames if frames else 1.0
+
+
 def rss_mb() -> float:
     """Resident memory of this process in megabytes (10^6 bytes)."""
     return float(psutil.Process().memory_info().rss) / 1e6
@@ -58,3 +63,7 @@ class RoomFigures:
     """Rows of all batches together."""
     underrun_samples: int = 0
     text_restarts: int = 0
+    frames: int = 0
+    """Of all rows together."""
+    padding_frames: int = 0
+    """Rendered beside them as padding."""

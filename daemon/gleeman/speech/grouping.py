@@ -32,7 +32,8 @@ class Cost(NamedTuple):
 
 def padded(sizes: Sequence[Size]) -> float:
     """The work of a group of these rows, pads included: at least one row."""
-    return len(sizes) * sum(max(stage) for stage in zip(*sizes, strict=True))
+    longest: float = sum(max(stage) for stage in zip(*sizes, strict=True))
+    return len(sizes) * longest
 
 
 def grouped(sizes: Sequence[Size], cost: Cost) -> list[list[int]]:

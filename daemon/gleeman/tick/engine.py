@@ -43,6 +43,10 @@ class EngineCounters:
     batches: int
     rows: int
     """Of all batches together."""
+    frames: int
+    """Of all rows together, as they were made."""
+    padding_frames: int
+    """Rendered beside them to fill up their groups."""
     queued_lines: int
     """Lines with clauses that no batch has taken or finished yet."""
 
@@ -87,6 +91,8 @@ class Engine:
         self._speaking: dict[LineKey, LinePost] = {}  # lines of which samples were handed on
         self._batches = 0
         self._rows = 0
+        self._frames = 0
+        self._padding_frames = 0
 
         self._wake = threading.Condition()  # guards the four below
         self._inbox: deque[Callable[[], None]] = deque()
@@ -159,6 +165,8 @@ class Engine:
         return EngineCounters(
             batches=self._batches,
             rows=self._rows,
+            frames=self._frames,
+            padding_frames=self._padding_frames,
             queued_lines=len(self._scheduler) + self._inbox_lines,
         )
 
@@ -308,6 +316,8 @@ class Engine:
                 self._forget(key)
                 self._end(key, End.FAILED, code, message)
         frames = sum(audio.frames for audio in audios.values())
+        self._frames += frames
+        self._padding_frames += sum(audio.padding for audio in audios.values())
         finished = self._scheduler.complete(batch, 0 if errors else took_ns, frames)
         for row in batch.rows:
             if row.key not in audios or row.key not in requests:

@@ -7,7 +7,7 @@ import os
 from .. import __version__
 from ..records import ModelState
 from ..shm.layout import LANES
-from ..stats import FirstAudio, RoomFigures, rss_mb
+from ..stats import FirstAudio, RoomFigures, padding_ratio, rss_mb
 from . import messages as m
 from .house import House, Voices
 from .sessions import MAX_QUEUED_LINES, Session, Sessions
@@ -87,4 +87,5 @@ def report(
         text_restarts=figures.text_restarts,
         message=now.message,
         dtype=figures.dtype,
+        padding_ratio=padding_ratio(figures.frames, figures.padding_frames),
     )

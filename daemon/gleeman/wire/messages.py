@@ -280,6 +280,8 @@ class StatusReport(Message, tag="status_report", frozen=True, kw_only=True):
     message: str = ""
     dtype: str = ""
     """What the model computes in; "" until it is loaded, and of the stand-ins."""
+    padding_ratio: float = 1.0
+    """Frames rendered, pads among them, over frames of the clauses alone."""
 
 
 class Pong(Message, tag="pong", frozen=True, kw_only=True):
