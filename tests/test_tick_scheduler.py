@@ -166,7 +166,7 @@ def test_a_batch_keeps_the_budget_of_frames_but_for_a_single_row(scheduler):
     added(scheduler, 2, "x" * 600)
     added(scheduler, 3, "x" * 600)
     scheduler.frame(1)
-    assert [lines_of(scheduler.tick(0, {}, MAIN)) for _ in range(3)] == [[1], [2], [3]]
+    assert [lines_of(scheduler.tick(0, {}, MAIN)) for _ in range(3)] == [[2], [3], [1]]
 
 
 def test_the_first_batch_of_a_pipeline_is_a_small_one():
@@ -201,11 +201,28 @@ def test_frames_are_corrected_by_what_was_made(scheduler):
     assert lines_of(scheduler.tick(0, {}, MAIN)) == [2, 3]
 
 
-def test_a_long_row_is_not_overtaken_by_shorter_ones_behind_it(scheduler):
+def test_a_long_row_is_not_overtaken_by_shorter_ones_of_later_ticks(scheduler):
     for line, length in ((1, 10), (2, 995), (3, 10)):
         added(scheduler, line, "x" * length)
-    scheduler.frame(1)
+        scheduler.frame(1)
+        scheduler.tick(0, {}, ())
     assert [lines_of(scheduler.tick(0, {}, MAIN)) for _ in range(3)] == [[1], [2], [3]]
+
+
+def test_of_lines_of_one_tick_the_shortest_goes_first(scheduler):
+    for line, length in ((1, 500), (2, 300), (3, 400), (4, 300)):
+        added(scheduler, line, "x" * length)
+    scheduler.frame(1)
+    assert [lines_of(scheduler.tick(0, {}, MAIN)) for _ in range(2)] == [[2, 4, 3], [1]]
+
+
+def test_a_line_not_heard_yet_goes_before_the_next_clause_of_one_with_enough_buffered(scheduler):
+    key = added(scheduler, 1, "one", "two")
+    scheduler.frame(1)
+    scheduler.complete(scheduler.tick(0, {}, MAIN), MS, 3)
+    added(scheduler, 2, "a longer one")
+    scheduler.frame(1)
+    assert lines_of(scheduler.tick(0, {key: lane(5_000)}, MAIN)) == [2, 1]
 
 
 def test_a_batch_has_one_pipeline_and_only_those_that_can_run(scheduler):

@@ -30,6 +30,8 @@ class _Line:
     frames: tuple[int, ...]
     number: int
     """Counts arrivals."""
+    tick: int
+    """Counts closed ticks: the one that it came in."""
     since_ns: int
     """When it came, or its last clause was taken: what ages."""
     next: int = 0
@@ -51,6 +53,7 @@ class Scheduler:
         self._unframed: dict[int, int] = {}  # session -> when its first line came that no frame has followed
         self._paces: dict[str, Pace] = {}
         self._numbers = 0
+        self._ticks = 0
 
     def __len__(self) -> int:
         """Lines that wait or are half spoken."""
@@ -78,7 +81,7 @@ class Scheduler:
         rows = tuple(row_of(request, index, clause) for index, clause in enumerate(clauses))
         self._numbers += 1
         frames = tuple(max(1, estimate(row)) for row in rows)
-        line = _Line(request, rows, frames, self._numbers, now_ns)
+        line = _Line(request, rows, frames, self._numbers, self._ticks, now_ns)
         line.admitted = request.priority == Priority.IMMEDIATE
         self._lines[key] = line
         self._of_session[key.session] = self._of_session.get(key.session, 0) + 1
@@ -192,24 +195,28 @@ class Scheduler:
         if self._unframed and now_ns < min(self._unframed.values()) + self._limits.max_wait_ns:
             return
         self._unframed.clear()
+        self._ticks += 1
         for line in self._lines.values():
             line.admitted = True
 
-    def _rank(self, line: _Line, now_ns: int, room: LineRoom | None) -> tuple[int, float, int, int]:
-        """What goes first, smallest first: lines about to fall silent, by how soon; immediate ones;
-        then by priority with ageing, deadline, arrival."""
+    def _rank(self, line: _Line, now_ns: int, room: LineRoom | None) -> tuple[float, ...]:
+        """What goes first, smallest first: lines about to fall silent, by how soon; immediate ones; then by
+        priority with ageing, lines that are not heard yet before those that have enough buffered, deadline,
+        tick, and the shortest first: of lines that were asked for at once that makes the mean wait least, and
+        neighbours are of like length."""
         request = line.request
         # A background line is for a file or a cache: its reader takes all at once and is always dry.
         reads_live = request.priority != Priority.BACKGROUND and not (room is not None and room.paused)
         if line.begun and reads_live:
             dry_ns = room.buffered_samples * 1_000_000_000 // room.rate_hz if room is not None else 0
             if dry_ns < self._horizon_ns(line):
-                return (_DRY, dry_ns, 0, line.number)
+                return (_DRY, dry_ns, line.number)
         aged = request.priority - (now_ns - line.since_ns) / self._limits.ageing_ns
         if request.priority == Priority.IMMEDIATE or aged <= Priority.IMMEDIATE:
-            return (_IMMEDIATE, aged, 0, line.number)
+            return (_IMMEDIATE, aged, line.number)
         # Whole steps, so that a deadline counts among lines of about the same age.
-        return (_ORDINARY, int(aged), request.deadline_ns or _NEVER, line.number)
+        order = (line.begun, request.deadline_ns or _NEVER, line.tick, line.frames[line.next], line.number)
+        return (_ORDINARY, int(aged), *order)
 
     def _horizon_ns(self, line: _Line) -> float:
         """Twice the predicted time of a batch: the pipeline's usual one, or this row alone if longer."""
