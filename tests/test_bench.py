@@ -70,6 +70,8 @@ def test_the_figures_are_numbers_of_the_run(quick: subprocess.CompletedProcess[s
     assert all(told[key] > 0 for key in above_0)
     assert told["first_audio_ms_p50"] <= told["first_audio_ms_p95"]
     assert told["lane_us_p50"] <= told["lane_us_p99"]
+    assert told["padding_ratio"] == 1  # babble makes its rows one by one
+    assert [tick[:2] for tick in told["ticks"]] == [["short", 1], ["short", 4], ["short", 16]]
 
 
 def test_people_see_tables_before_it(quick: subprocess.CompletedProcess[str]) -> None:
@@ -128,9 +130,11 @@ def test_a_ticks_cost_is_compared_with_the_same_lines_alone() -> None:
     assert Tick("long", 1, 4.0, 20.0).cost_ratio is None
 
 
-def test_growth_is_counted_from_a_tenth_of_the_lines() -> None:
+def test_growth_is_counted_from_two_hundred_lines_or_a_tenth_of_them() -> None:
     series = [(8, 500.0), (200, 510.0), (1000, 530.0), (2000, 535.0)]
     assert growth(series) == 25.0
+    assert growth([*series, (10_000, 540.0)]) == 30.0
+    assert growth([(8, 500.0), (16, 501.0), (100, 504.0)]) == 3.0
     assert growth([(8, 500.0)]) is growth([]) is None
 
 

@@ -17,8 +17,9 @@ from gleeman.speech.grouping import Cost
 from gleeman.speech.models.kokoro import pipeline as pipeline_module
 from gleeman.speech.models.kokoro.alphabet import ids_of, symbols, unknown_symbols
 from gleeman.speech.models.kokoro.config import KOKORO, from_json, to_json
+from gleeman.speech.models.kokoro.length import PACES
 from gleeman.speech.models.kokoro.pipeline import KNEE, KokoroPipeline, limit
-from gleeman.speech.models.kokoro.spans import CONTEXT_FRAMES, LEAD_FRAMES
+from gleeman.speech.models.kokoro.spans import CONTEXT_FRAMES, LEAD_FRAMES, TAIL_FRAMES
 from gleeman.voices.store import VoiceStore
 from tiny_kokoro import TINY, write_tiny
 
@@ -263,6 +264,25 @@ def test_no_rows_are_no_work_and_an_unloaded_model_says_so(pipeline: KokoroPipel
 def test_estimates_grow_with_the_text_and_fall_with_speed(pipeline: KokoroPipeline) -> None:
     assert pipeline.estimate_frames(row()) > pipeline.estimate_frames(row(SHORT)) > 0
     assert pipeline.estimate_frames(row(speed=2.0)) < pipeline.estimate_frames(row())
+    assert pipeline.estimate_frames(row(emotion="sad")) > pipeline.estimate_frames(row())
+
+
+def test_a_slow_voice_is_estimated_longer_and_an_unknown_one_as_the_mean(pipeline: KokoroPipeline) -> None:
+    assert set(PACES) == set(VoiceStore().names())
+    slow, quick, unknown = (
+        pipeline.estimate_frames(row(voice=name)) for name in ("zf_xiaobei", "em_alex", "nobody")
+    )
+    assert quick < unknown < slow
+
+
+def test_the_parts_of_a_sentence_are_estimated_with_what_is_rendered_beside_them(
+    pipeline: KokoroPipeline,
+) -> None:
+    _, first, second = halves()
+    alone = row(first.clause.phonemes), row(second.clause.phonemes)
+    beside = CONTEXT_FRAMES - TAIL_FRAMES, CONTEXT_FRAMES - LEAD_FRAMES
+    for part, own, more in zip((first, second), alone, beside, strict=True):
+        assert pipeline.estimate_frames(part) == pipeline.estimate_frames(own) + more
 
 
 def test_samples_that_are_not_numbers_fail_the_batch(weights: Path) -> None:

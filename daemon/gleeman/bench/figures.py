@@ -37,8 +37,14 @@ KEYS = (
     "ready_s",
     "isa",
     "dtype",
+    "padding_ratio",
+    "ticks",
 )
-"""Of the JSON, in this order; tools compare by them (DESIGN "Numbers to hold")."""
+"""Of the JSON, in this order; tools compare by them. The last two are:
+
+padding_ratio  frames rendered over frames that are heard, of all the daemon spoke for the bench
+ticks          a row for each kind of tick: what, lines, ms a line, and the same against alone or null
+"""
 NOT_HERE = {
     "estimate_ms_p50": "not in this version: the daemon answers no estimate yet",
     "voice_hit_us_p50": "not in this version: there is no voice cache yet",
@@ -46,6 +52,8 @@ NOT_HERE = {
 }
 """Why some figures are never there."""
 NOT_MEASURED = "it was not measured"
+WARM_LINES = 200
+"""Spoken before growth of memory is counted, or a tenth of the lines where they are fewer than 2,000."""
 DIGITS = 4
 """Significant ones: what is beyond them is noise."""
 
@@ -119,13 +127,18 @@ def spread(values: Sequence[float], *percents: float) -> tuple[float | None, ...
     return tuple(percentile(values, percent) for percent in percents)
 
 
+def grows_from(lines: int) -> int:
+    """After how many lines of a run of so many growth is counted from: when all is warm."""
+    return max(1, min(WARM_LINES, lines // 10))
+
+
 def growth(series: Sequence[tuple[int, float]]) -> float | None:
-    """How much a figure grew from a tenth of the way to its end: `series` holds (lines so far, figure), in
+    """How much a figure grew from when all was warm to its end: `series` holds (lines so far, figure), in
     order. None without two points that are apart."""
     if len(series) < 2 or series[-1][0] <= series[0][0]:
         return None
-    tenth = series[-1][0] / 10
-    early = next(figure for lines, figure in series if lines >= tenth)
+    begin = grows_from(series[-1][0])
+    early = next(figure for lines, figure in series if lines >= begin)
     return series[-1][1] - early
 
 

@@ -13,7 +13,7 @@ import click
 
 from .. import __version__
 from ..bench import lanes, machine, served, stages
-from ..bench.figures import Figures, Tick, growth, ratio, spread
+from ..bench.figures import Figures, Tick, grows_from, growth, ratio, spread
 from ..bench.plan import Plan, plan_of
 from ..client import Client
 from ..config import default_threads
@@ -104,6 +104,8 @@ def _model(
         say(f"{model}: memory over {plan.lines} lines")
         series = served.memory(client, plan.lines)
         figures.tell("rss_growth_mb", growth(series), "too few lines to see growth: give --lines 20 or more")
+        figures.tell("padding_ratio", client.status().padding_ratio)
+        figures.tell("ticks", [(tick.what, tick.lines, tick.line_ms, tick.cost_ratio) for tick in ticks])
         held = max(filter(None, (held, _device_mb(status.device, client))), default=None)
         why_not = "runs on the CPU" if status.device == "cpu" else "nvidia-smi does not tell it of the daemon"
         figures.tell("device_mb_peak", held, why_not)
@@ -166,12 +168,12 @@ def _show(report: dict[str, Any], ticks: Sequence[Tick], plan: Plan, load: float
     console.print()
     facts = Table(box=None, pad_edge=False, show_header=False)
     for key, value in report.items():
-        if key != "reasons":
+        if key not in ("reasons", "ticks"):
             reason = report["reasons"].get(key)
             facts.add_row(key, f"- {reason}" if reason else f"{value}")
     console.print(facts)
     busy = "" if load is None else f"; load average at the start {load:.2f}"
-    console.print(f"\nrss_growth_mb over {plan.lines} lines against after {max(1, plan.lines // 10)}{busy}")
+    console.print(f"\nrss_growth_mb over {plan.lines} lines against after {grows_from(plan.lines)}{busy}")
 
 
 def _show_stages(times: Sequence[stages.BatchTimes], threads: int, path: Path) -> None:

@@ -24,14 +24,12 @@ from ...grouping import Cost, Size, grouped
 from ...visemes import events_of
 from .alphabet import PAD, ids_of
 from .layers import Rows
+from .length import frames_of
 from .model import Kokoro, load
 from .prosody import bend_pitch, whole_frames
 from .source import draw_noise
 from .spans import Span, level, span_of, window
 
-FRAMES_PER_PHONEME = 2.6
-"""For estimates before a row is run, spaces and stresses counted: 22 clauses of two English voices and all
-emotions took 0.93 to 1.19 times the estimate."""
 READ_COSTS = {"cpu": Cost(25), "cuda": Cost(500)}
 SPEAK_COSTS = {"cpu": Cost(9, 700), "cuda": Cost(200, 6_400)}
 """In tokens, and in frames of the vocoder. On a CPU (one thread, bfloat16, 37 to 146 frames a row, 1 to 16
@@ -124,7 +122,7 @@ class KokoroPipeline:
     def estimate_frames(self, row: Row) -> int:
         """Frames of 600 samples this row will take, roughly."""
         speed = row.speed * manner_of(row.emotion, row.intensity).speed
-        return max(1, round((len(row.clause.phonemes) + 6) * FRAMES_PER_PHONEME / speed))
+        return frames_of(row.clause, row.voice, speed)
 
     def run(self, rows: Sequence[Row]) -> list[RowAudio]:
         """One batch through every stage. Durations, pitch and energy are those of each row's whole
