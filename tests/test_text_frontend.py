@@ -14,6 +14,7 @@ from gleeman.errors import InputError
 from gleeman.records import Clause
 from gleeman.text import chinese, english
 from gleeman.text.alphabet import ALPHABET, MAX_PHONEMES, unknown
+from gleeman.text.carried import REST_TOGETHER, places
 from gleeman.text.clean import is_han
 from gleeman.text.frontend import Reading, accent_of, language_of, read, read_phonemes
 from gleeman.text.show import explain
@@ -46,6 +47,7 @@ def check(text: str, reading: Reading, *, phonemes: bool = True) -> None:
         assert unknown(clause.phonemes) == ""
         assert len(clause.phonemes) <= MAX_PHONEMES
         assert clause.sentence_phonemes >= 1
+        _check_place(clause)
         assert clause.language in ("en-us", "en-gb", "zh")
         assert clause.spoken
         _check_words(clause, inside, phonemes)
@@ -66,6 +68,17 @@ def _check_words(clause: Clause, inside: set[int], phonemes: bool) -> None:
         assert first <= word.first < word.last <= len(symbols)
         assert symbols[word.first : word.last].strip() == symbols[word.first : word.last]
         begin, first = word.begin, word.last
+
+
+def _check_place(clause: Clause) -> None:
+    """Its phonemes stand where the clause says, and nothing but a space follows before the next clause."""
+    if not clause.sentence:
+        assert clause.sentence_first == clause.sentence_last == 0
+        return
+    assert len(clause.sentence) <= REST_TOGETHER
+    own = clause.sentence[clause.sentence_first : clause.sentence_last]
+    assert own in (clause.phonemes, clause.phonemes + " ")
+    assert own != clause.sentence
 
 
 def _check_counts(clauses: tuple[Clause, ...]) -> None:
@@ -152,6 +165,53 @@ def test_a_short_clause_carries_its_sentence_s_phoneme_count() -> None:
     )
     assert [first.ends_sentence, second.ends_sentence, third.ends_sentence] == [False, True, True]
     assert third.sentence_phonemes == len(third.phonemes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Well met, traveller, I have waited here under this tree since the first frost.",
+        "旅行者，我等你很久了，请坐下来喝杯热茶。",
+        "Traveller 李明, 我等你很久了, and I have waited here under this tree.",
+    ],
+)
+def test_the_clauses_of_a_sentence_know_their_place_in_it(text: str) -> None:
+    first, second = read(text, "auto", False, True).clauses
+    assert first.sentence == second.sentence == f"{first.phonemes} {second.phonemes}"
+    assert len(first.sentence) == first.sentence_phonemes
+    assert (first.sentence_first, first.sentence_last) == (0, second.sentence_first)
+    assert second.sentence_last == len(second.sentence)
+    assert not any(clause.sentence for clause in read(text, "auto", False, False).clauses)
+
+
+def test_a_sentence_in_one_clause_is_read_by_itself() -> None:
+    for text in ("Go.", "Halt! Who goes there?", "你好，世界！"):
+        assert {clause.sentence for clause in read(text, "auto", False, True).clauses} == {""}
+
+
+def test_phonemes_of_the_client_know_their_place_too() -> None:
+    given_ = "wˈɛl mˈɛt, tɹˈævləɹ, ˌI hæv wˈAtᵻd hˈɪɹ ˌʌndəɹ ðˈɪs tɹˈi."
+    first, second = read_phonemes(given_, "en", False, True).clauses
+    assert first.sentence == second.sentence == given_
+    assert given_[second.sentence_first :] == second.phonemes
+
+
+def test_a_long_sentence_is_read_in_stretches() -> None:
+    text = "I have a torch, " + "and the road behind the hill is long and cold and dark, " * 9 + "you see."
+    clauses = read(text, "auto", False, True).clauses
+    check(text, Reading("", clauses, ()))
+    stretches = [sentence for sentence in dict.fromkeys(c.sentence for c in clauses) if sentence]
+    assert len(clauses) > len(stretches) > 1
+    assert [clause.ends_sentence for clause in clauses] == [False] * (len(clauses) - 1) + [True]
+
+
+def test_the_places_of_clauses_follow_their_lengths() -> None:
+    assert places(["a" * 500], [False]) == [("", 0, 0)]
+    assert places(["ab,", "c."], [True, False]) == [("ab, c.", 0, 4), ("ab, c.", 4, 6)]
+    assert places(["ab—", "c."], [False, True]) == [("ab—c.", 0, 3), ("ab—c.", 3, 5)]
+    long = ["a" * 100, "b" * 59, "c" * 150, "d" * 169, "e" * 320]
+    first, second = "a" * 100 + " " + "b" * 59, "c" * 150 + " " + "d" * 169
+    assert [place.sentence for place in places(long, [True] * 5)] == [first, first, second, second, ""]
 
 
 @pytest.mark.parametrize("text", ["…！？", "---", "☃☃", "🙂", "()", "“”", "。"])

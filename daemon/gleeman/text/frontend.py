@@ -2,8 +2,8 @@
 
     clean (bytes kept) -> sentences and cuts -> words and phonemes of each sentence -> clauses
 
-The words of a sentence are read together, before it is cut: a word's reading depends on its neighbours,
-and a clause keeps the phoneme count of its sentence.
+The words of a sentence are read together, before it is cut: a word's reading depends on its neighbours.
+A clause keeps the phoneme count of its sentence, and its place in it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..errors import InputError
 from ..records import Clause, Word
-from . import languages
+from . import carried, languages
 from .alphabet import ALPHABET, MAX_PHONEMES, unknown
 from .clauses import Sentence, sentences, weights
 from .clean import Marked, byte_length, clean
@@ -111,10 +111,14 @@ def _clauses(
         return []
     whole = "" if plain else _joined(words, plain=False)[0]
     length = len(whole) or weights(marked.text[sentence.start : sentence.end])[-1]
+    sounding = [("", []) if plain else _joined(group, plain=False) for group, _, _ in groups]
+    pieces = [phonemes for phonemes, _ in sounding]
+    beside = [] if plain else carried.places(pieces, [_gap(group) for group, _, _ in groups])
     clauses: list[Clause] = []
     for index, (group, begin, end) in enumerate(groups):
-        spoken, _ = _joined(group, plain=True)
-        phonemes, places = ("", _joined(group, plain=True)[1]) if plain else _joined(group, plain=False)
+        spoken, written = _joined(group, plain=True)
+        phonemes, places = sounding[index]
+        place = carried.Place() if plain else beside[index]
         last = index == len(groups) - 1
         clauses.append(
             Clause(
@@ -123,9 +127,12 @@ def _clauses(
                 language=_language(group, british),
                 begin=begin,
                 end=end,
-                words=tuple(places),
+                words=tuple(written if plain else places),
                 sentence_phonemes=max(1, length),
                 ends_sentence=last,
+                sentence=place.sentence,
+                sentence_first=place.first,
+                sentence_last=place.last,
             )
         )
     return clauses
@@ -210,6 +217,11 @@ def _shortened(word: Spoken) -> list[Spoken]:
         pieces.append(word._replace(phonemes=rest[:cut].strip()))
         rest = rest[cut:].strip()
     return [*pieces, word._replace(phonemes=rest)]
+
+
+def _gap(words: list[Spoken]) -> bool:
+    """Whether a space follows the last phonemes of a clause."""
+    return next((word.gap for word in reversed(words) if word.phonemes), False)
 
 
 def _joined(words: list[Spoken], *, plain: bool) -> tuple[str, list[Word]]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .tiles import TiledConv, pays
 
+
 class TimeConv(nn.Conv1d):
     """A convolution over time for channels-last memory: its tensors are (B, C, T) to the reader and
     (B, T, C) in memory, which the libraries of CPUs and GPUs alike do fastest."""

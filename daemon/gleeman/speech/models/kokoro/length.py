@@ -9,7 +9,7 @@ is 12 %. A rate for each language or kind of symbol made no difference that coun
 from __future__ import annotations
 
 from ....records import Clause
-from .spans import CONTEXT_FRAMES, LEAD_FRAMES, TAIL_FRAMES
+from .spans import LEAD_FRAMES, TAIL_FRAMES, Context
 
 FRAMES_A_CLAUSE = 17.2
 FRAMES_A_SYMBOL = 1.96
@@ -73,10 +73,13 @@ PACES = {
 """How much longer than the mean the stock voices take."""
 
 
-def frames_of(clause: Clause, voice: str, speed: float) -> int:
+def frames_of(clause: Clause, voice: str, speed: float, context: Context) -> int:
     """Frames of 600 samples that are rendered for a clause, roughly; a voice that is not known has pace 1."""
+    pace = PACES.get(voice, 1.0) / speed
+    sentence = clause.sentence or clause.phonemes
+    whole = LEAD_FRAMES + TAIL_FRAMES + (FRAMES_A_CLAUSE + FRAMES_A_SYMBOL * len(sentence)) * pace
     starts = not clause.sentence or clause.sentence_first == 0
     ends = not clause.sentence or clause.sentence_last == len(clause.sentence)
-    silence = (LEAD_FRAMES if starts else CONTEXT_FRAMES) + (TAIL_FRAMES if ends else CONTEXT_FRAMES)
-    spoken = FRAMES_A_CLAUSE + FRAMES_A_SYMBOL * len(clause.phonemes)
-    return max(1, round(silence + spoken * PACES.get(voice, 1.0) / speed))
+    around = (LEAD_FRAMES if starts else context.frames) + (TAIL_FRAMES if ends else context.frames)
+    own = around + (FRAMES_A_CLAUSE + FRAMES_A_SYMBOL * len(clause.phonemes)) * pace
+    return max(1, round(min(whole, max(own, context.least))))

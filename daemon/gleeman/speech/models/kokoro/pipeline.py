@@ -29,6 +29,7 @@ from .model import Kokoro, load
 from .prosody import bend_pitch, whole_frames
 from .source import draw_noise
 from .spans import Span, level, span_of, window
+from .vocoder import CONTEXT
 
 READ_COSTS = {"cpu": Cost(25), "cuda": Cost(500)}
 SPEAK_COSTS = {"cpu": Cost(9, 700), "cuda": Cost(200, 6_400)}
@@ -122,7 +123,7 @@ class KokoroPipeline:
     def estimate_frames(self, row: Row) -> int:
         """Frames of 600 samples this row will take, roughly."""
         speed = row.speed * manner_of(row.emotion, row.intensity).speed
-        return frames_of(row.clause, row.voice, speed)
+        return frames_of(row.clause, row.voice, speed, CONTEXT)
 
     def run(self, rows: Sequence[Row]) -> list[RowAudio]:
         """One batch through every stage. Durations, pitch and energy are those of each row's whole
@@ -165,7 +166,7 @@ class KokoroPipeline:
         for place, (row, length) in enumerate(zip(rows, at.lengths, strict=True)):
             text, prosody = reading.text[place, :length], reading.prosody[place, :length]
             own = ends[place, :length]
-            span = span_of(row.clause, own)
+            span = span_of(row.clause, own, CONTEXT)
             read.append(_Read(row, styles[place], text, prosody, frames[place, :length], own, span))
         return read
 
@@ -255,7 +256,10 @@ class KokoroPipeline:
         out[:FADE_SAMPLES] *= fade
         out[kept - FADE_SAMPLES : kept] *= fade[::-1]
         count = len(clause.phonemes)
-        edges = (read.ends[span.tokens : span.tokens + count + 1] - span.begin) * per_frame
+        ends = np.minimum(
+            read.ends[span.tokens : span.tokens + count + 1] - span.begin, span.end - span.begin
+        )
+        edges = ends * per_frame
         spans = [(int(begin), int(end)) for begin, end in itertools.pairwise(edges)]
         frames = span.last - span.first
         return RowAudio(out, tuple(events_of(clause, spans, total)), frames, longest - frames)

@@ -58,9 +58,7 @@ def _at_points(kernel: int) -> Scheme:
     size = len(_POINTS) + 1
     forward = torch.linalg.inv(_powers(size)).T
     scale = forward.abs().amax(1, keepdim=True)
-    return Scheme(
-        forward / scale, _powers(kernel) * scale, _powers(size + 1 - kernel).T, _POINTS.index(1.0)
-    )
+    return Scheme(forward / scale, _powers(kernel) * scale, _powers(size + 1 - kernel).T, _POINTS.index(1.0))
 
 
 def _fourier(kernel: int, size: int) -> Scheme:

@@ -13,6 +13,12 @@ from .config import KokoroConfig
 from .convs import TimeConv, TimeConvTranspose, joined
 from .layers import AdaIN, Rows
 from .source import ShortFourier, harmonic_source
+from .spans import Context
+
+CONTEXT = Context(frames=4, least=80)
+"""Four frames are what the convolutions reach. Its norms take mean and variance over what is rendered, and
+less than about 80 frames, two seconds, sound unlike the sentence: with 31 frames of 175 the last syllable
+before a cut came out 7 dB softer than uncut, with 60 five, with 80 under two."""
 
 
 class SnakeBlock(nn.Module):
