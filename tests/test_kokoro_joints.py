@@ -161,7 +161,7 @@ def real(weights: Path) -> KokoroPipeline:
 
 LINES = [
     ("am_fenrir", "Halt, traveller, or my archers will shoot you where you stand."),
-    ("zm_yunjian", "把剑放下，慢慢走过来，不要耍花招。"),
+    ("zm_yunyang", "别担心，我会保护你的，直到我们离开这片森林。"),
 ]
 
 
