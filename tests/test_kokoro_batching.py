@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from gleeman.speech.models.kokoro.convs import WINDOW, TimeConv
 from gleeman.speech.models.kokoro.layers import AdaIN, BiLSTM, Rows
 from gleeman.speech.models.kokoro.model import Kokoro, Reading
 from gleeman.speech.models.kokoro.prosody import bend_pitch, spread, whole_frames
@@ -230,10 +229,3 @@ def test_spreading_repeats_each_phoneme_for_its_frames() -> None:
     out = spread(x, frames, 6)[..., 0]
     assert out[0].tolist() == [1, 1, 2, 3, 3, 3]
     assert out[1, :3].tolist() == [4, 5, 5]
-
-
-def test_a_wide_convolution_in_windows_is_the_plain_one_for_every_row() -> None:
-    conv = TimeConv(4, 6, 11, dilation=5, padding=25)
-    x = torch.randn(3, 3 * WINDOW + 17, 4).transpose(1, 2)
-    plain = torch.nn.functional.conv1d(x, conv.weight, conv.bias, padding=25, dilation=5)
-    close(conv(x), plain, 1e-5)

@@ -9,11 +9,12 @@ model; the first two are measured on stand-ins, so that no synthesis hides them.
 
 `first_audio_16_p95_ratio` asks how much later the last of sixteen lines of one tick begins than a line alone.
 On a GPU they share a batch, and it can be near 1. On a CPU a batch is held to 100 ms, which one clause fills,
-so clauses go one after the other, and with nothing lost the last line waits for fifteen. It waits for more than
-their first clauses: a line that has begun and would soon fall silent goes before one that has not, so between
-them come the second clauses of the lines before. `SHORT` is a first clause of one word and a second of three,
-about as long again and a half: 15 x 2.3 + 1 = 36 is what the work itself asks for, whoever orders it so, and 16
-what it would be if lines that speak were left to stutter. With clauses of like length, see `cost_ratio`.
+so clauses go one after the other, and with nothing lost the last line waits for fifteen. It waits for more
+than their first clauses: a line that has begun and would soon fall silent goes before one that has not, so
+between them come the second clauses of the lines before. `SHORT` is a first clause of one word and a second
+of three, about as long again and a half: 15 x 2.3 + 1 = 36 is what the work itself asks for, whoever orders
+it so, and 16 what it would be if lines that speak were left to stutter. With clauses of like length, see
+`cost_ratio`.
 
     figures    the keys of the JSON, percentiles, ratios, reasons for what cannot be had (pure)
     machine    what it ran on

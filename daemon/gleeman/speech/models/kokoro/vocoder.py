@@ -43,8 +43,8 @@ class SnakeBlock(nn.Module):
         """x (B, C, T), timbre (B, style) -> (B, C, T); pads undefined."""
         steps = zip(self.adain1, self.alpha1, self.convs1, self.adain2, self.alpha2, self.convs2, strict=True)
         for norm1, alpha1, conv1, norm2, alpha2, conv2 in steps:
-            y = conv1(_snake(norm1(x, timbre, rows, alpha1), rows))
-            y = conv2(_snake(norm2(y, timbre, rows, alpha2), rows))
+            y = _snake(norm1(x, timbre, rows, alpha1), rows, conv1)
+            y = _snake(norm2(y, timbre, rows, alpha2), rows, conv2)
             x = y.add_(x)
         return x
 
@@ -55,11 +55,15 @@ class SnakeBlock(nn.Module):
             conv.weight.data = conv.weight.data / alpha
 
 
-def _snake(x: Tensor, rows: Rows) -> Tensor:
-    """alpha times the snake, of alpha times its input, in place: x + sin(x)^2. Pads become 0, ready for a
-    convolution."""
+def _snake(x: Tensor, rows: Rows, conv: TimeConv) -> Tensor:
+    """alpha times the snake, of alpha times its input, x + sin(x)^2; then the convolution. Overwrites x."""
     wave = x.sin()
-    return rows.zero_pads(x.addcmul_(wave, wave))
+    if conv.tiled is None:
+        return conv.forward(rows.zero_pads(x.addcmul_(wave, wave)))
+    room = conv.tiled.room(x)
+    torch.addcmul(x, wave, wave, out=room.values)
+    rows.zero_pads(room.values)
+    return conv.tiled.convolve(room)
 
 
 class _Source(nn.Module):
