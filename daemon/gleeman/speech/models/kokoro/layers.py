@@ -2,9 +2,14 @@
 how far its neighbours reach.
 
 Where padding could change a row: a norm over time takes in the pads (so `centre` counts true positions
-only), an LSTM runs backwards out of them (so rows are packed), a convolution reads them (so they are zeroed
-before each one that is wider than a point). Tensors may hold anything in their pads everywhere else. When all
-rows are of one length, as when there is one row, there are no pads and none of that is done.
+only), an LSTM runs backwards out of them (so rows are packed, or turned round each within its own length), a
+convolution reads them (so they are zeroed before each one that is wider than a point). Tensors may hold any
+number in their pads everywhere else. When all rows are of one length, as when there is one row, there are no
+pads and none of that is done.
+
+`Rows` are lengths that the host knows. `DeviceRows` are lengths that only the device knows, under a padded
+size that is given: a layer then is a function of tensors alone, reads nothing back and builds nothing out of
+Python numbers, so that it can be captured in a CUDA graph and replayed for other lengths.
 
 Parameter names are those of the original Kokoro weights, weight norm folded in. Knows no phonemes and no
 files.
@@ -31,10 +36,17 @@ class Rows:
     follows."""
 
     lengths: tuple[int, ...]
+    """Empty where only the device knows them, see `DeviceRows`."""
     device: torch.device
 
     @property
+    def loops(self) -> bool:
+        """The work may be done row by row: the lengths are known here and the rows are in this memory."""
+        return bool(self.lengths) and self.device.type == "cpu"
+
+    @property
     def longest(self) -> int:
+        """The padded size."""
         return max(self.lengths)
 
     @property
@@ -47,30 +59,70 @@ class Rows:
         return Rows(tuple(length * factor + plus for length in self.lengths), self.device)
 
     @cached_property
+    def on_device(self) -> Tensor:
+        """(B,) int64: the lengths."""
+        return torch.tensor(self.lengths, device=self.device)
+
+    @cached_property
     def counts(self) -> Tensor:
         """(B, 1, 1) float32: the lengths."""
-        return torch.tensor(self.lengths, dtype=torch.float32, device=self.device).reshape(-1, 1, 1)
+        return self.on_device.float().reshape(-1, 1, 1)
+
+    @cached_property
+    def pads(self) -> Tensor:
+        """(B, 1, T) bool: where a row is padded."""
+        at = torch.arange(self.longest, device=self.device)
+        return (at >= self.on_device[:, None])[:, None]
 
     @cached_property
     def mask(self) -> Tensor:
         """(B, 1, T) float32: 1 where a row is, 0 where it is padded."""
-        at = torch.arange(self.longest, device=self.device)
-        return (at < torch.tensor(self.lengths, device=self.device)[:, None])[:, None].float()
+        return (~self.pads).float()
+
+    @cached_property
+    def turned(self) -> Tensor:
+        """(B, T) int64: the place that each place changes with when every row is turned round within its own
+        length; pads stay."""
+        at = torch.arange(self.longest, device=self.device).expand(len(self.on_device), -1)
+        return torch.where(self.pads[:, 0], at, self.on_device[:, None] - 1 - at)
 
     def zero_pads(self, x: Tensor) -> Tensor:
         """x (B, C, T) with zeros in its pads, in place. Nothing is done where there are none."""
         if self.even:
             return x
-        if x.device.type != "cpu":
-            return x.mul_(self.mask)
+        if not self.loops:
+            return x.masked_fill_(self.pads, 0)
         for row, length in enumerate(self.lengths):
             x[row, :, length:] = 0
         return x
 
 
+class DeviceRows(Rows):
+    """Rows whose lengths only the device knows, each at most the given size. Never `even`: whether there are
+    pads cannot be asked without waiting for the device."""
+
+    def __init__(self, on_device: Tensor, longest: int) -> None:
+        """on_device: (B,) int64, 1 to `longest` each."""
+        super().__init__((), on_device.device)
+        self.__dict__["on_device"] = on_device
+        self.__dict__["_longest"] = longest
+
+    @property
+    def longest(self) -> int:
+        size: int = self.__dict__["_longest"]
+        return size
+
+    @property
+    def even(self) -> bool:
+        return False
+
+    def times(self, factor: int, plus: int = 0) -> DeviceRows:
+        return DeviceRows(self.on_device * factor + plus, self.longest * factor + plus)
+
+
 def moments(x: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
     """x (B, C, T) -> mean and 1 / standard deviation over each row's true time, (B, C, 1) float32 each."""
-    if x.device.type == "cpu":
+    if rows.loops:
         # One fused pass a row; torch's var_mean and vector_norm are 20 times slower on channels-last memory.
         own = torch.empty(2, x.shape[1])  # float32 here makes the sums float32 for a bfloat16 x
         pairs = [
@@ -80,8 +132,8 @@ def moments(x: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         mean, variance = (torch.stack(parts)[..., None] for parts in zip(*pairs, strict=True))
         return mean, torch.rsqrt(variance + EPSILON)
     x = x.float()
-    mean = (x * rows.mask).sum(-1, keepdim=True) / rows.counts
-    variance = ((x - mean) * rows.mask).square_().sum(-1, keepdim=True) / rows.counts
+    mean = x.masked_fill(rows.pads, 0).sum(-1, keepdim=True) / rows.counts
+    variance = (x - mean).masked_fill_(rows.pads, 0).square_().sum(-1, keepdim=True) / rows.counts
     return mean, torch.rsqrt(variance + EPSILON)
 
 
@@ -165,10 +217,13 @@ class BiLSTM(nn.LSTM):
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
         super().__init__(channels_in, channels_out // 2, batch_first=True, bidirectional=True)
+        self._halves: tuple[nn.LSTM, nn.LSTM] | None = None
 
     def run(self, x: Tensor, rows: Rows) -> Tensor:
         """x (B, P, C_in) -> (B, P, C_out); pads are 0."""
         out: Tensor
+        if not rows.lengths:
+            return self._run_turned(x, rows)
         if rows.even:
             out, _ = self(x)
             return out
@@ -178,3 +233,30 @@ class BiLSTM(nn.LSTM):
         packed_out, _ = self(packed)
         out, _ = nn.utils.rnn.pad_packed_sequence(packed_out, batch_first=True, total_length=rows.longest)
         return out
+
+    def split(self) -> None:
+        """Make an LSTM of each direction, once, when the weights are where they will be: what `run` needs for
+        lengths that the host does not know. The weights are shared, not copied; cuDNN wants each LSTM's in
+        one piece of memory, into which they are moved."""
+        forwards, backwards = (
+            nn.LSTM(self.input_size, self.hidden_size, batch_first=True, device="meta") for _ in range(2)
+        )
+        for half, suffix in ((forwards, ""), (backwards, "_reverse")):
+            for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"):
+                setattr(half, name, getattr(self, name + suffix))
+            half.flatten_parameters()
+        self._halves = forwards, backwards
+
+    def _run_turned(self, x: Tensor, rows: Rows) -> Tensor:
+        """Backwards is forwards over each row turned round: exact, as a pad then comes after its row in both
+        directions."""
+        assert self._halves is not None, "split() comes first"
+        forwards, backwards = self._halves
+        there, _ = forwards(x)
+        back, _ = backwards(_turn(x, rows))
+        return torch.cat([there, _turn(back, rows)], dim=-1).masked_fill_(rows.pads.transpose(1, 2), 0)
+
+
+def _turn(x: Tensor, rows: Rows) -> Tensor:
+    """x (B, P, C), every row turned round within its own length."""
+    return x.gather(1, rows.turned[..., None].expand(-1, -1, x.shape[2]))

@@ -51,7 +51,7 @@ def cycles(f0: Tensor, rows: Rows, samples_per_f0: int, rate_hz: int) -> Tensor:
         right = (left + 1).clamp_(max=f0.shape[1] - 1)
         before, after = at_centre[:, left], at_centre[:, right]
     else:
-        last = torch.tensor(rows.lengths, device=f0.device)[:, None] - 1  # (B, 1)
+        last = rows.on_device[:, None] - 1  # (B, 1)
         before = at_centre.gather(1, torch.minimum(left[None], last))
         after = at_centre.gather(1, torch.minimum(left[None] + 1, last))
     return (torch.lerp(before, after, share.expand_as(before)) % 1.0).float()
@@ -127,7 +127,7 @@ class ShortFourier:
             last = signal.shape[1] - 1
             padded = signal[:, torch.where(at > last, 2 * last - at, at.abs())]  # (B, S + n_fft)
         else:
-            lasts = torch.tensor(rows.lengths, device=signal.device)[:, None] - 1
+            lasts = rows.on_device[:, None] - 1
             padded = signal.gather(1, torch.where(at > lasts, (2 * lasts - at).clamp(min=0), at.abs()))
         bins = (
             padded.unfold(1, self.n_fft, self.hop) @ _tables(self.n_fft, signal.device).analysis
@@ -135,7 +135,9 @@ class ShortFourier:
         real, imaginary = bins.transpose(1, 2).contiguous().chunk(2, dim=1)  # (B, bins, frames) each
         # What is real but for float noise is made so, or its angle would be pi or -pi by chance: the two end
         # bins, and the first window, which its reflection makes symmetric. abs() leaves no negative zero.
-        imaginary[:, [0, -1]] = imaginary[:, [0, -1]].abs()
+        # Bin by bin: a list of indices is sent to the device, for which it must be waited.
+        imaginary[:, 0].abs_()
+        imaginary[:, -1].abs_()
         imaginary[:, :, 0] = 0.0
         return torch.cat([torch.hypot(real, imaginary), torch.atan2(imaginary, real)], dim=1)
 
@@ -153,7 +155,7 @@ class ShortFourier:
         half = self.n_fft // 2
         out = signal[:, half:-half] / weight[:, half:-half].clamp(min=1e-8)
         # past a row's last half window the frames are zero, but the half window itself is cut off
-        ends = Rows(tuple((length - 1) * self.hop for length in rows.lengths), rows.device)
+        ends = rows.times(self.hop, -self.hop)
         return ends.zero_pads(out[:, None]).squeeze(1)
 
     def _overlap_add(self, frames: Tensor) -> Tensor:
