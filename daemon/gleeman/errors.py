@@ -34,7 +34,7 @@ CODES: dict[str, str] = {
     # a line's ends
     "cancelled": "the game cancelled it",
     "expired": "its deadline passed before it could start",
-    "busy": "a queue is full; send it again later",
+    "busy": "a queue or the device's memory is full; send it again later",
     "lost": "the daemon died in the middle of it",
     # what this machine or we did
     "no-daemon": "no daemon runs",
@@ -49,6 +49,7 @@ CODES: dict[str, str] = {
     "unknown-model": "no model of that name",
     "fetch-failed": "a download or a conversion did not finish",
     "no-device": "the device asked for is not there",
+    "vram-too-small": "the cap on device memory is below what the model needs",
     "shutting-down": "the daemon is going down",
     "bad-config": "the configuration holds an unknown key or a bad value",
     "bad-file": "a file cannot be read or written, or does not hold what it should",

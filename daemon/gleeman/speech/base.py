@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from ..errors import Failure
 from ..records import Row, RowAudio
 
 Report = Callable[[str, float], None]
 """Called with ("loading" or "warming", progress 0 to 1) from the loading thread."""
+
+
+class DeviceFull(Failure):
+    """The device's memory does not hold this batch. All that could be given back has been: a smaller batch
+    may do."""
+
+    default_code = "busy"
+
+
+class Budget(NamedTuple):
+    """What a pipeline wants its batches held to; a pipeline without an attribute `budget`, or with None
+    there, leaves it to the daemon's own limits. Known once it is loaded."""
+
+    run_ns: int
+    """Predicted time of a batch, as `tick.batch.Limits` has it."""
+    frames: int
+    """Predicted frames of a batch: what the device's memory holds."""
 
 
 class Pipeline(Protocol):
@@ -29,7 +47,8 @@ class Pipeline(Protocol):
 
     def run(self, rows: Sequence[Row]) -> list[RowAudio]:
         """Synthesise the rows together, in order. A row's audio does not depend on its neighbours
-        (to float tolerance). Raises Failure when the whole batch failed."""
+        (to float tolerance). Raises Failure when the whole batch failed, DeviceFull when it was too large
+        for the device."""
 
     def close(self) -> None:
         """Free the device."""

@@ -225,6 +225,10 @@ class KokoroPipeline:
         return style
 
     def _controls(self, rows: Sequence[Row]) -> _Controls:
+        return _Controls(*self._columns(rows).to(self.device))
+
+    def _columns(self, rows: Sequence[Row]) -> Tensor:
+        """(6, B) on the host, in the order of `_Controls`."""
         manners = [manner_of(row.emotion, row.intensity) for row in rows]
         columns = (
             [row.speed * manner.speed for row, manner in zip(rows, manners, strict=True)],
@@ -234,7 +238,7 @@ class KokoroPipeline:
             [1.0 - manner.whisper for manner in manners],
             [decibels(row.energy) for row in rows],
         )
-        return _Controls(*torch.tensor(columns, dtype=torch.float32, device=self.device))
+        return torch.tensor(columns, dtype=torch.float32)
 
     def _audio(
         self,

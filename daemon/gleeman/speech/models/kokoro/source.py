@@ -138,7 +138,7 @@ class ShortFourier:
         # Bin by bin: a list of indices is sent to the device, for which it must be waited.
         imaginary[:, 0].abs_()
         imaginary[:, -1].abs_()
-        imaginary[:, :, 0] = 0.0
+        imaginary[:, :, 0].zero_()
         return torch.cat([torch.hypot(real, imaginary), torch.atan2(imaginary, real)], dim=1)
 
     def inverse(self, magnitude: Tensor, angle: Tensor, rows: Rows) -> Tensor:
