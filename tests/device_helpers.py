@@ -157,6 +157,9 @@ class StandInDevice:
     def memory(self) -> DeviceMemory:
         return DeviceMemory(self.share.context + 350 * MB, self.share.context + 380 * MB, self.share.cap)
 
+    def tensors(self) -> tuple[int, int]:
+        return 340 * MB, 360 * MB
+
     def settled(self) -> None:
         pass
 

@@ -192,7 +192,7 @@ def test_nothing_clicks_where_a_clause_begins_or_ends(pipeline: KokoroPipeline) 
 
 def test_bfloat16_gives_the_same_timing_and_nearly_the_same_level(weights: Path) -> None:
     """On random weights the angles are chance, so only levels can be compared: within 1 dB."""
-    plain, reduced = (KokoroPipeline(weights, VoiceStore(), "cpu", 1, kind) for kind in PRECISIONS[1:])
+    plain, reduced = (KokoroPipeline(weights, VoiceStore(), "cpu", 1, kind) for kind in PRECISIONS[1:3])
     for made in (plain, reduced):
         made.load(lambda state, progress: None)
     for one, other in zip(plain.run([row(), row(SHORT)]), reduced.run([row(), row(SHORT)]), strict=True):

@@ -10,7 +10,13 @@ import pytest
 
 from gleeman.errors import Failure, InputError
 from gleeman.speech import registry
-from gleeman.speech.registry import LatePipeline, make_pipeline, pick_device, warm_torch_files
+from gleeman.speech.registry import (
+    LatePipeline,
+    make_pipeline,
+    pick_device,
+    pick_precision,
+    warm_torch_files,
+)
 from gleeman.voices.store import VoiceStore
 from tick_helpers import FakePipeline, row
 
@@ -62,17 +68,20 @@ def test_missing_weights_name_the_command_that_fetches_them(tmp_path, monkeypatc
 def test_a_late_pipeline_is_made_on_the_device_when_it_is_loaded():
     inner, asked, reports = FakePipeline(), [], []
 
-    def make(device):
-        asked.append(device)
+    def make(device, precision):
+        asked.append((device, precision))
         return inner
 
-    late = LatePipeline("fake", "cpu", make)
+    late = LatePipeline("fake", "cpu", make, "float32")
     assert late.device == ""
     assert late.estimate_frames(row("hello there")) > 0
     with pytest.raises(Failure, match="not loaded"):
         late.run([row("hello")])
     late.load(lambda stage, progress: reports.append((stage, progress)))
-    assert asked == ["cpu"] == [late.device]
+    assert asked == [("cpu", "float32")] == [(late.device, late.precision)]
+    assert (late.device_reason, late.precision_reason) == ("asked for", "asked for")
+    assert late.budget is None
+    assert late.device_memory() is None
     assert late.estimate_frames(row("hello there")) == len("hello there")
     assert late.run([row("hello")])[0].samples.size == 500
     loading = [progress for stage, progress in reports if stage == "loading"]
@@ -125,6 +134,28 @@ def test_a_gpu_that_is_not_there_is_refused(cuda, count, told):
     with pytest.raises(Failure, match=told) as caught:
         pick_device("cuda:1")
     assert caught.value.code == "no-device"
+
+
+@pytest.mark.parametrize(
+    ("native", "picked", "why"),
+    [(True, "bfloat16", "A GPU computes in it"), (False, "float32", "A GPU has no bfloat16 of its own")],
+)
+def test_a_gpu_speaks_in_bfloat16_where_it_has_it_without_emulation(monkeypatch, native, picked, why):
+    found = SimpleNamespace(name="A GPU", major=8 if native else 7)
+    fake = SimpleNamespace(get_device_properties=lambda device: found)
+    version = SimpleNamespace(hip=None)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=fake, version=version))
+    precision, reason = pick_precision("auto", "cuda:0")
+    assert precision == picked
+    assert reason.startswith(why)
+
+
+def test_a_precision_that_is_asked_for_is_taken_but_float16_on_a_processor():
+    assert pick_precision("float16", "cuda:0") == ("float16", "asked for")
+    assert pick_precision("bfloat16", "cpu") == ("bfloat16", "asked for")
+    with pytest.raises(Failure, match="float16 is for a GPU") as caught:
+        pick_precision("float16", "cpu")
+    assert caught.value.code == "unsupported"
 
 
 def test_torchs_libraries_are_read_once_and_never_when_torch_is_there(tmp_path, monkeypatch):

@@ -96,12 +96,12 @@ def main() -> None:
 @click.option(
     "--config", "config_file", type=click.Path(path_type=Path), help="TOML with these names as keys."
 )
-@click.option("--precision", default=None, help="auto, float32 or bfloat16: of the model's convolutions.")
+@click.option("--precision", default=None, help="auto, float32, bfloat16 or float16: of the convolutions.")
 @click.option("--parent-pid", type=int, default=None, help="Exit when this process has gone.")
 @click.option(
     "--idle-exit", "idle_exit_s", type=float, default=None, help="Exit after S seconds without a client."
 )
-@click.option("--vram-mb", type=int, default=None, help="Cap on device memory.")
+@click.option("--vram-mb", type=int, default=None, help="Cap on the GPU's memory, in MB of 10^6 bytes.")
 @click.option(
     "--tick-hz", type=float, default=None, help="Frame rate of the game: how long a tick waits for more."
 )

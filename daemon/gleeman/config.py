@@ -27,7 +27,7 @@ MAX_IDLE_EXIT_S = 86_400.0 * 365
 MAX_PID = (1 << 32) - 1
 MAX_VRAM_MB = 1 << 20
 QUALITIES = ("auto", "high", "fast")
-PRECISIONS = ("auto", "float32", "bfloat16")
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 MAX_FILE_BYTES = 1 << 20
 
@@ -52,13 +52,14 @@ class Config:
     quality: str = "auto"
     """"auto", "high" (the teacher vocoder) or "fast"."""
     precision: str = "auto"
-    """"auto", "float32" or "bfloat16" of the convolutions; auto is bfloat16 where the CPU has it."""
+    """"auto", "float32", "bfloat16" or "float16" of the convolutions; auto is bfloat16 where the processor
+    has it, float16 is for a GPU."""
     parent_pid: int = 0
     """Exit when this process has gone; 0: watch none."""
     idle_exit_s: float = 0.0
     """Exit after so many seconds without a session; 0: never."""
     vram_mb: int = 0
-    """Cap on device memory, 0: none."""
+    """Cap on a GPU's memory, in 10^6 bytes, the driver's context included; 0: none."""
     tick_hz: float = DEFAULT_TICK_HZ
     threads: int = 0
     """CPU threads of the engine; 0 becomes half of the cores."""

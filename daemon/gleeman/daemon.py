@@ -27,7 +27,7 @@ from .shm.feeder import Feeder
 from .speech.base import Pipeline
 from .speech.emotion import EMOTIONS, resolve
 from .speech.models.babble.pipeline import make_babble, make_silent
-from .speech.registry import make_pipeline
+from .speech.registry import STANDINS, make_pipeline
 from .stats import RoomFigures
 from .text.room import TextJob, TextRoom
 from .tick.batch import row_of
@@ -51,6 +51,9 @@ SWITCH_INTERVAL_S = 0.0005
 """How long a thread keeps the interpreter while another wants it. With Python's 5 ms, text work in a thread
 cost the server's p50 5.5 ms; with this, 0.8 ms."""
 PARENT_CHECK_S = 0.5
+REFUSED = ("vram-too-small",)
+"""What the loader finds wrong with the flags themselves: the daemon then leaves, as for a flag that it could
+judge at once."""
 FRAME_MS = 25.0
 """What `Pipeline.estimate_frames` counts."""
 
@@ -69,8 +72,17 @@ class Daemon:
         self.voices = VoiceStore()
         self.emotions: Sequence[str] = EMOTIONS
         self._standins: dict[str, Pipeline] = {"babble": make_babble(), "silent": make_silent()}
-        options = {"device": config.device, "quality": config.quality, "precision": config.precision}
-        self._main = make_pipeline(config.model, **options, threads=config.threads, voices=self.voices)
+        self._main = make_pipeline(
+            config.model,
+            device=config.device,
+            threads=config.threads,
+            quality=config.quality,
+            precision=config.precision,
+            vram_mb=config.vram_mb,
+            voices=self.voices,
+        )
+        self.refusal: GleemanError | None = None
+        """Why the daemon must not go on as it was asked to."""
         self._lock = threading.Lock()
         self._reading: set[LineKey] = set()
         """Lines in the text room that are still wanted."""
@@ -188,10 +200,17 @@ class Daemon:
     def figures(self) -> RoomFigures:
         """What the rooms count."""
         counters = self._engine.counters()
+        tell = getattr(self._main, "device_memory", None)
+        memory = tell() if tell else None
         return RoomFigures(
             device=getattr(self._main, "device", "cpu"),
             quality=self.config.quality,
             dtype=getattr(self._main, "precision", ""),
+            device_reason=getattr(self._main, "device_reason", ""),
+            dtype_reason=getattr(self._main, "precision_reason", ""),
+            device_mb_used=memory.used / 1e6 if memory else None,
+            device_mb_peak=memory.peak / 1e6 if memory else None,
+            device_mb_cap=memory.cap / 1e6 if memory and memory.cap else None,
             queued_lines=counters.queued_lines,
             batches=counters.batches,
             rows=counters.rows,
@@ -240,6 +259,9 @@ class Daemon:
             why = f" ({state.code}: {state.message})" if state.code else ""
             log.log(level, "model %s: %s%s", self.config.model, state.state, why)
         self._server.tell_state(state)
+        if state.code in REFUSED:
+            self.refusal = InputError(state.message, state.code)
+            self.notes.put(state.code)
 
     def _room_changed(self) -> None:
         self._engine.room_changed()
@@ -255,8 +277,9 @@ def serve(config: Config) -> int:
 
     Raises Failure already-running, InputError for a bad flag, and whatever keeps a room from starting.
     """
-    if config.vram_mb:
-        raise InputError("this version cannot cap device memory: leave vram-mb out", "unsupported")
+    if config.vram_mb and (config.device == "cpu" or config.model in STANDINS):
+        what = f"model {config.model}" if config.model in STANDINS else "device cpu"
+        raise InputError(f"vram-mb caps a GPU's memory, and {what} uses none: leave it out", "unsupported")
     _start_logging(config.log_level)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     parent_start_ns = _parent_start_ns(config.parent_pid)
@@ -275,6 +298,8 @@ def serve(config: Config) -> int:
         sweep_instances()
         reason = _wait(daemon, config, parent_start_ns)
         log.info("going down: %s", reason)
+    if daemon.refusal is not None:
+        raise daemon.refusal
     status = 1 if reason == "fatal" else 0
     if any(thread.name.startswith("gleeman-") for thread in threading.enumerate()):
         # In the middle of loading or of a long batch. All is put away, and torch's own threads abort a

@@ -56,6 +56,11 @@ class RoomFigures:
     device: str = ""
     quality: str = ""
     dtype: str = ""
+    device_reason: str = ""
+    dtype_reason: str = ""
+    device_mb_used: float | None = None
+    device_mb_peak: float | None = None
+    device_mb_cap: float | None = None
     queued_lines: int = 0
     """Lines in the scheduler that have clauses left."""
     batches: int = 0

@@ -107,7 +107,7 @@ def _model(
         figures.tell("padding_ratio", client.status().padding_ratio)
         figures.tell("ticks", [(tick.what, tick.lines, tick.line_ms, tick.cost_ratio) for tick in ticks])
         held = max(filter(None, (held, _device_mb(status.device, client))), default=None)
-        why_not = "runs on the CPU" if status.device == "cpu" else "nvidia-smi does not tell it of the daemon"
+        why_not = "runs on the CPU" if status.device == "cpu" else "the daemon does not tell it"
         figures.tell("device_mb_peak", held, why_not)
     return ticks
 
@@ -125,7 +125,11 @@ def _lanes(figures: Figures, plan: Plan, say: Say) -> None:
 
 
 def _device_mb(device: str, client: Client) -> float | None:
-    return machine.device_mb(client.daemon_pid) if device.startswith("cuda") else None
+    """What the daemon has held at most; by nvidia-smi, which counts all of it, if that is more."""
+    if not device.startswith("cuda"):
+        return None
+    told = (client.status().device_mb_peak, machine.device_mb(client.daemon_pid))
+    return max(filter(None, told), default=None)
 
 
 # ---- showing -------------------------------------------------------------------------------------------

@@ -9,13 +9,17 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import Failure, InputError
 from ..records import Row, RowAudio
 from ..voices.store import VoiceStore
-from .base import Pipeline, Report
+from .base import Budget, Pipeline, Report
 from .models.babble.estimate import frames_of
 from .models.babble.pipeline import make_babble, make_silent
+
+if TYPE_CHECKING:
+    from .device.memory import DeviceMemory
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +39,15 @@ def make_pipeline(
     threads: int = 0,
     quality: str = "auto",
     precision: str = "auto",
+    vram_mb: int = 0,
     voices: VoiceStore | None = None,
 ) -> Pipeline:
     """The pipeline of a model, not loaded yet; returns at once and imports nothing heavy.
 
-    device: "auto", "cpu", "cuda" or "cuda:N". threads: of the CPU, 0: the library's own choice.
-    precision: "auto", "float32" or "bfloat16". Stand-ins run on the calling thread of the CPU whatever these
-    say. voices: needed by models with weights. Raises
-    InputError unknown-model, or unsupported for a quality that the model does not have.
+    device: "auto", "cpu", "cuda" or "cuda:N". threads: of the CPU, 0: the library's own choice. precision:
+    "auto", "float32", "bfloat16" or "float16". vram_mb: the cap on a GPU's memory in 10^6 bytes, 0: none.
+    Stand-ins run on the calling thread of the CPU whatever these say. voices: needed by models with weights.
+    Raises InputError unknown-model, or unsupported for a quality that the model does not have.
     """
     if model == "babble":
         return make_babble()
@@ -58,42 +63,61 @@ def make_pipeline(
         raise InputError(f"quality {quality!r} is not there for kokoro; take 'auto' or 'high'", "unsupported")
     if voices is None:
         raise ValueError("kokoro needs the voice store")
-    return LatePipeline("kokoro", device, lambda chosen: _make_kokoro(voices, chosen, threads, precision))
+
+    def make(chosen: str, kind: str) -> Pipeline:
+        return _make_kokoro(voices, chosen, threads, kind, vram_mb)
+
+    return LatePipeline("kokoro", device, make, precision)
 
 
-def _make_kokoro(voices: VoiceStore, device: str, threads: int, precision: str) -> Pipeline:
+def _make_kokoro(voices: VoiceStore, device: str, threads: int, precision: str, vram_mb: int) -> Pipeline:
     from ..weights.verify import check
+
+    weights = check("kokoro")
+    if device != "cpu":
+        from .models.kokoro.on_device import DeviceKokoro
+
+        return DeviceKokoro(weights, voices, device, threads, precision, vram_mb)
     from .models.kokoro.pipeline import KokoroPipeline
 
-    chosen, reason = pick_precision(precision, device)
-    log.info("model kokoro in %s: %s", chosen, reason)
-    return KokoroPipeline(check("kokoro"), voices, device, threads, chosen)
+    if vram_mb:
+        log.warning("vram-mb caps nothing: the model runs on the CPU")
+    return KokoroPipeline(weights, voices, device, threads, precision)
 
 
 class LatePipeline:
     """A torch pipeline that is imported, checked and made in `load`, on the loader's thread.
 
-    `device` is "" until then; `device_reason` says why it was picked.
+    `device` and `precision` are "" until then; `device_reason` and `precision_reason` say why they were
+    picked.
     """
 
     rate_hz = 24_000
     needs_phonemes = True
 
-    def __init__(self, name: str, device: str, make: Callable[[str], Pipeline]) -> None:
+    def __init__(
+        self, name: str, device: str, make: Callable[[str, str], Pipeline], precision: str = "auto"
+    ) -> None:
+        """make: the pipeline on a device, in a precision."""
         self.name = name
         self.device = ""
         self.device_reason = ""
         self.precision = ""
+        self.precision_reason = ""
         self._asked = device
+        self._asked_precision = precision
         self._make = make
         self._inner: Pipeline | None = None
 
     def load(self, report: Report) -> None:
-        """Raises Failure no-device, model-missing or model-damaged, and what the model raises."""
+        """Raises Failure no-device, model-missing, model-damaged or unsupported (a precision that the device
+        has not), and what the model raises."""
         warm_torch_files(lambda share: report("loading", TORCH_SHARE * share))
         self.device, self.device_reason = pick_device(self._asked)
         log.info("model %s on %s: %s", self.name, self.device, self.device_reason)
-        inner = self._make(self.device)
+        precision, self.precision_reason = pick_precision(self._asked_precision, self.device)
+        log.info("model %s in %s: %s", self.name, precision, self.precision_reason)
+        inner = self._make(self.device, precision)
         if inner.rate_hz != self.rate_hz:
             raise Failure(
                 f"model {self.name} speaks at {inner.rate_hz} Hz, not {self.rate_hz}", "model-failed"
@@ -106,7 +130,17 @@ class LatePipeline:
 
         inner.load(late)
         self._inner = inner
-        self.precision = getattr(inner, "precision", "float32")
+        self.precision = getattr(inner, "precision", precision)
+
+    @property
+    def budget(self) -> Budget | None:
+        """See `base.Budget`; None until it is loaded."""
+        return getattr(self._inner, "budget", None)
+
+    def device_memory(self) -> DeviceMemory | None:
+        """Of a GPU, once it is loaded. Any thread."""
+        tell = getattr(self._inner, "device_memory", None)
+        return tell() if tell else None
 
     def estimate_frames(self, row: Row) -> int:
         """By the model once it is loaded, before from the symbols alone."""
@@ -148,14 +182,22 @@ def pick_device(asked: str) -> tuple[str, str]:
 
 
 def pick_precision(asked: str, device: str) -> tuple[str, str]:
-    """What the decoder's and the vocoder's convolutions are computed in, "float32" or "bfloat16", and why.
-    Imports torch: for the loader's thread."""
+    """What the decoder's and the vocoder's convolutions are computed in, "float32", "bfloat16" or, only where
+    it is asked for, "float16", and why. Imports torch: for the loader's thread. Raises Failure
+    unsupported."""
+    if asked == "float16" and device == "cpu":
+        raise Failure("float16 is for a GPU; on the CPU take bfloat16, float32 or auto", "unsupported")
     if asked != "auto":
         return asked, "asked for"
-    if device != "cpu":
-        return "float32", f"bfloat16 was not judged on {device}"
     import torch
 
+    if device != "cpu":
+        # As torch.cuda.is_bf16_supported(including_emulation=False), which answers for the current device
+        # only; making another one current would make its context before that can be measured.
+        found = torch.cuda.get_device_properties(device)
+        if torch.version.hip or found.major >= 8:
+            return "bfloat16", f"{found.name} computes in it"
+        return "float32", f"{found.name} has no bfloat16 of its own, and float16 was not judged"
     # Private names, so each may be absent. AVX-512 alone would emulate bfloat16, slower than float32.
     for name, unit in (("_is_amx_tile_supported", "AMX"), ("_is_avx512_bf16_supported", "AVX512-BF16")):
         if getattr(torch.cpu, name, lambda: False)():

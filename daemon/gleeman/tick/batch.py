@@ -22,7 +22,7 @@ class Limits:
     run_ns: int = 100_000_000
     """Predicted time of a batch: the longest that an `immediate` line finds the engine busy, but for single
     rows that take longer by themselves. 100 ms for the teacher's vocoder on a CPU, 50 for the fast one there,
-    30 on a GPU."""
+    30 on a GPU, which says so itself (`speech.base.Budget`)."""
     max_wait_ns: int = 16_666_667
     """How long a tick stays open for sessions that do not send `frame`: one frame at 60 a second."""
     session_lines: int = 256

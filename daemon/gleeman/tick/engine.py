@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from ..speech.base import Pipeline
 from ..speech.post import LinePost
 from . import loading
 from .batch import Batch, Limits
+from .bound import Bound
 from .running import synthesise
 from .scheduler import Scheduler
 
@@ -75,6 +76,7 @@ class Engine:
         """
         self._main = main
         self._pipelines: dict[str, Pipeline] = {MAIN: main, **standins}
+        self._bounds = {name: Bound() for name in self._pipelines}
         self._runnable: set[str] = set()
         # As the loader thread says; the engine thread hears of it a little later.
         self._loaded = False
@@ -184,12 +186,19 @@ class Engine:
         def told(state: ModelState) -> None:
             if state.state == "ready":
                 self._loaded = True
-                self._tell(partial(self._runnable.add, MAIN))
+                self._tell(self._main_ready)
             self._state(state)
 
         error = loading.load(self._main, told, self._clock, times)
         if error is not None:
             self._tell(partial(self._give_up_main, error))
+
+    def _main_ready(self) -> None:
+        """On the engine thread."""
+        self._runnable.add(MAIN)
+        budget = getattr(self._main, "budget", None)
+        if budget is not None:
+            self._scheduler.limit(replace(self._limits, run_ns=budget.run_ns, frames=budget.frames))
 
     # ---- the engine thread -------------------------------------------------------------------------
 
@@ -305,7 +314,7 @@ class Engine:
 
     def _run(self, batch: Batch) -> None:
         began_ns = self._clock()
-        audios, errors = synthesise(self._pipelines[batch.pipeline], batch.rows)
+        audios, errors = synthesise(self._pipelines[batch.pipeline], batch.rows, self._bounds[batch.pipeline])
         took_ns = self._clock() - began_ns
         self._hear()  # what was cancelled meanwhile is thrown away
         requests = {

@@ -55,6 +55,10 @@ class Scheduler:
         self._numbers = 0
         self._ticks = 0
 
+    def limit(self, limits: Limits) -> None:
+        """Hold batches to other limits from now on; what waits goes on waiting."""
+        self._limits = limits
+
     def __len__(self) -> int:
         """Lines that wait or are half spoken."""
         return len(self._lines)

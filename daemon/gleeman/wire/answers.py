@@ -88,4 +88,9 @@ def report(
         message=now.message,
         dtype=figures.dtype,
         padding_ratio=padding_ratio(figures.frames, figures.padding_frames),
+        device_reason=figures.device_reason,
+        dtype_reason=figures.dtype_reason,
+        device_mb_used=figures.device_mb_used,
+        device_mb_peak=figures.device_mb_peak,
+        device_mb_cap=figures.device_mb_cap,
     )

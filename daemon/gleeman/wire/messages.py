@@ -282,6 +282,15 @@ class StatusReport(Message, tag="status_report", frozen=True, kw_only=True):
     """What the model computes in; "" until it is loaded, and of the stand-ins."""
     padding_ratio: float = 1.0
     """Frames rendered, pads among them, over frames of the clauses alone."""
+    device_reason: str = ""
+    dtype_reason: str = ""
+    """Why these were picked."""
+    device_mb_used: Union[float, None] = None
+    """GPU memory that the daemon has, 10^6 bytes, the driver's context included; None on a CPU, as the next
+    two."""
+    device_mb_peak: Union[float, None] = None
+    device_mb_cap: Union[float, None] = None
+    """None without a cap."""
 
 
 class Pong(Message, tag="pong", frozen=True, kw_only=True):

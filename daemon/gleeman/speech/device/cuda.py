@@ -53,6 +53,9 @@ class Device(Protocol):
     def memory(self) -> DeviceMemory:
         """What this process has of the device. Any thread."""
 
+    def tensors(self) -> tuple[int, int]:
+        """Bytes in tensors now, and the most there have been."""
+
     def settled(self) -> None:
         """The first batches have run, so the libraries have loaded what they need: measure again."""
 
@@ -79,7 +82,6 @@ class CudaDevice:
         cuda: Any = torch.cuda  # of these two torch has no types
         self.stream: torch.cuda.Stream = cuda.Stream(self.torch_device, priority=LOWEST_PRIORITY)
         self._done: torch.cuda.Event = cuda.Event(blocking=True)
-        self._pool = torch.cuda.graph_pool_handle()
         self._staging = Staging(pinned())
         self.graphs = Graphs(Policy(), self._capture)
         self._cap = vram_bytes
@@ -119,6 +121,9 @@ class CudaDevice:
         return there.numpy()
 
     def _capture(self, stage: Stage, inputs: tuple[Tensor, ...]) -> Captured:
+        if not len(self.graphs):
+            # A pool goes with the last of its graphs, and its name must not be used again.
+            self._pool = torch.cuda.graph_pool_handle()
         buffers = tuple(each.clone() for each in inputs)
         stage(*buffers)  # on the stream of the capture: libraries keep a workspace for each
         graph = torch.cuda.CUDAGraph()
@@ -134,6 +139,11 @@ class CudaDevice:
         reserved = torch.cuda.memory_reserved(self.torch_device)
         peak = torch.cuda.max_memory_reserved(self.torch_device)
         return DeviceMemory(self.share.context + reserved, self.share.context + peak, self._cap)
+
+    def tensors(self) -> tuple[int, int]:
+        """See `Device`."""
+        now = torch.cuda.memory_allocated(self.torch_device)
+        return now, torch.cuda.max_memory_allocated(self.torch_device)
 
     def settled(self) -> None:
         """See `Device`: the driver loads kernels when they are first run, and the context grows by them."""

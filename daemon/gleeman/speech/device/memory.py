@@ -90,9 +90,9 @@ def context_of(before: int | None, after: int | None, reserved: int) -> int:
     return taken if LEAST_CONTEXT_BYTES <= taken <= MOST_CONTEXT_BYTES else GUESSED_CONTEXT_BYTES
 
 
-def frames_bound(allocator: int, weights: int, per_frame: int, most: int) -> int:
-    """Padded frames of a batch for which there is room, 1 to `most`; per_frame: bytes of working space."""
-    return max(1, min(most, (allocator - weights) // per_frame))
+def frames_bound(left: int, per_frame: int, most: int) -> int:
+    """Padded frames of a batch that so many bytes hold, 1 to `most`; per_frame: bytes of working space."""
+    return max(1, min(most, left // per_frame))
 
 
 def is_full(error: BaseException | None) -> bool:

@@ -244,7 +244,7 @@ class BiLSTM(nn.LSTM):
         for half, suffix in ((forwards, ""), (backwards, "_reverse")):
             for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"):
                 setattr(half, name, getattr(self, name + suffix))
-            half.flatten_parameters()
+            half.train(self.training).flatten_parameters()
         self._halves = forwards, backwards
 
     def _run_turned(self, x: Tensor, rows: Rows) -> Tensor:

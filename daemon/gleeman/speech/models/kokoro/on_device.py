@@ -27,7 +27,7 @@ from torch import Tensor
 from ....errors import Failure
 from ....records import Row, RowAudio
 from ....voices.store import VoiceStore
-from ...base import Budget, Report
+from ...base import Budget, DeviceFull, Report
 from ...device.buckets import Size, padded_length, padded_rows
 from ...device.cuda import CudaDevice, Device
 from ...device.memory import MB, DeviceMemory, frames_bound, is_full, require
@@ -85,13 +85,15 @@ class DeviceKokoro(KokoroPipeline):
         weights: Path,
         voices: VoiceStore,
         device: str,
+        threads: int = 0,
         precision: str = "float32",
         vram_mb: int = 0,
         make: Callable[[torch.device, int], Device] = CudaDevice,
     ) -> None:
-        """device: "cuda" or "cuda:N". precision: "float32", "bfloat16" or "float16", see `Kokoro.prepare`.
-        vram_mb: the cap in 10^6 bytes; 0: none. make: the device out of its name and the cap in bytes."""
-        super().__init__(weights, voices, device, precision=precision)
+        """device: "cuda" or "cuda:N". threads: of the CPU, which draws the noise. precision: "float32",
+        "bfloat16" or "float16", see `Kokoro.prepare`. vram_mb: the cap in 10^6 bytes; 0: none. make: the
+        device out of its name and the cap in bytes."""
+        super().__init__(weights, voices, device, threads, precision)
         self.budget: Budget | None = None
         self._vram_bytes = vram_mb * MB
         self._make = make
@@ -103,9 +105,10 @@ class DeviceKokoro(KokoroPipeline):
         report("loading", 0.0)
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise Failure("no CUDA device answers here; take --device cpu", "no-device")
-        at = self._make(self.device, self._vram_bytes)
-        self._require(at)
+        self._set_threads()
         try:
+            at = self._make(self.device, self._vram_bytes)
+            self._require(at)
             with at.at_work():
                 model = load(self.weights, at.torch_device, getattr(torch, self.precision))
                 for module in model.modules():
@@ -114,10 +117,12 @@ class DeviceKokoro(KokoroPipeline):
             self._model, self._at = model, at
             report("loading", 1.0)
             self._warm(report)
-        except RuntimeError as error:
-            if not is_full(error):
+        except (DeviceFull, RuntimeError) as error:
+            if not isinstance(error, DeviceFull) and not is_full(error):
                 raise
-            raise Failure(f"the device's memory does not hold the model: {error}", "vram-too-small") from None
+            # With a cap it is the cap's doing, without one another process's.
+            code = "vram-too-small" if self._vram_bytes else "model-failed"
+            raise Failure(f"the device's memory does not hold the model: {error}", code) from None
 
     def run(self, rows: Sequence[Row]) -> list[RowAudio]:
         """As `KokoroPipeline.run`; raises DeviceFull when the device's memory does not hold the batch."""
@@ -125,6 +130,7 @@ class DeviceKokoro(KokoroPipeline):
             raise Failure("the model is not loaded", "model-failed")
         if not rows:
             return []
+        self._set_threads()
         with torch.inference_mode(), self._at.at_work():
             return self._sound(self._model, self._at, self._reading(self._model, self._at, rows))
 
@@ -149,7 +155,7 @@ class DeviceKokoro(KokoroPipeline):
     def _warm(self, report: Report) -> None:
         assert self._at is not None
         report("warming", 0.0)
-        rest = self._at.memory()
+        rest, _ = self._at.tensors()
         sizes = [(count, text) for count in WARM_ROWS for text in (WARM_PHONEMES, WARM_PHONEMES * 2)]
         for step, (count, text) in enumerate(sizes):
             for _ in range(WARM_TWICE):
@@ -158,10 +164,9 @@ class DeviceKokoro(KokoroPipeline):
         self._at.settled()
         self._require(self._at)
         cells = padded_rows(len(audios)) * padded_length(audios[0].frames)
-        taken = max(0, self._at.memory().peak - rest.used)
-        per_frame = max(FRAME_BYTES // 4, taken // cells)
-        left = frames_bound(self._at.share.allocator, rest.used - self._at.share.context, per_frame, 1 << 40)
-        self.budget = Budget(RUN_NS, max(1, min(MOST_FRAMES, int(left * SHARE_FOR_BATCHES))))
+        per_frame = max(FRAME_BYTES // 4, (self._at.tensors()[1] - rest) // cells)
+        left = int((self._at.share.allocator - rest) * SHARE_FOR_BATCHES)
+        self.budget = Budget(RUN_NS, frames_bound(left, per_frame, MOST_FRAMES))
         log.info(
             "%d kB of working space a frame, batches of up to %d frames, %d graphs",
             per_frame // 1000,
