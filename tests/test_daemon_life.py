@@ -246,3 +246,48 @@ def test_a_line_with_nothing_to_say_fails_with_its_code(start_daemon: Any, conne
     ended = peer.read()
     assert isinstance(ended, m.Ended), ended
     assert (ended.end, ended.code, ended.in_lane) == ("failed", "nothing-to-say", False)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--vram-mb", "900"), "vram-mb caps a GPU's memory, and model babble uses none"),
+        (("--vram-mb", "900", "--model", "kokoro", "--device", "cpu"), "and device cpu uses none"),
+    ],
+)
+def test_a_cap_on_gpu_memory_where_none_is_used_is_refused(flags: tuple[str, ...], told: str) -> None:
+    result = subprocess.run(command(*flags), capture_output=True, text=True, timeout=UP_S, check=False)
+    assert result.returncode == 2
+    assert result.stderr.startswith("gleeman: unsupported: ")
+    assert told in result.stderr
+
+
+def test_a_daemon_whose_cap_is_below_the_minimum_leaves_and_names_it(tmp_path: Path) -> None:
+    """The loader finds it out, after the doors are open."""
+    program = tmp_path / "capped.py"
+    program.write_text(
+        "import gleeman.daemon as d\n"
+        "from gleeman.config import Config\n"
+        "from gleeman.errors import Failure\n"
+        "from gleeman.__main__ import run\n"
+        "def load(self, report):\n"
+        "    raise Failure('vram-mb is 300; the least is 791', 'vram-too-small')\n"
+        "make = d.make_pipeline\n"
+        "def capped(*a, **k):\n"
+        "    made = make('babble')\n"
+        "    made.load = load.__get__(made)\n"
+        "    return made\n"
+        "d.make_pipeline = capped\n"
+        "run()\n"
+    )
+    result = subprocess.run(
+        [sys.executable, str(program), "serve", "--model", "babble"],
+        capture_output=True,
+        text=True,
+        timeout=UP_S,
+        check=False,
+    )
+    assert result.returncode == 2, result.stderr
+    assert result.stderr.splitlines()[-1] == "gleeman: vram-too-small: vram-mb is 300; the least is 791"
+    assert "Traceback" not in result.stderr
+    assert not list(paths.runtime_dir().glob("gleeman-*.json"))

@@ -9,6 +9,7 @@ import pytest
 
 from gleeman.errors import Failure, InputError
 from gleeman.records import End, EventType, LineKey, Priority
+from gleeman.speech.base import Budget, DeviceFull
 from gleeman.tick.batch import Limits
 from gleeman.tick.engine import Engine
 from tick_helpers import MS, FakePipeline, Listener, ManualClock, clauses, lane, request
@@ -229,6 +230,37 @@ def test_a_line_past_its_deadline_never_reaches_the_model(bench):
     bench.turns()
     assert bench.main.batches == []
     assert bench.heard.ended() == [(1, End.EXPIRED, "expired")]
+
+
+def test_a_loaded_model_may_hold_batches_to_its_own_budget(tmp_path):
+    bench = Bench(tmp_path)
+    bench.main.budget = Budget(run_ns=30 * MS, frames=7)
+    bench.engine.load()
+    for line in range(4):
+        bench.engine.add(request(line), clauses("abc"))  # three frames each
+    bench.engine.frame(1)
+    bench.turns()
+    assert [len(rows) for rows in bench.main.batches] == [2, 2]
+
+
+def test_a_batch_that_the_device_has_no_memory_for_costs_no_line_but_the_one_that_fits_nowhere(bench):
+    run = bench.main.run
+
+    def small(rows):
+        if sum(len(row.clause.spoken) for row in rows) > 8:
+            raise DeviceFull("no memory")
+        return run(rows)
+
+    bench.main.run = small
+    for line, spoken in enumerate(("abc", "abcd", "abcdefghijk", "ab")):
+        bench.engine.add(request(line), clauses(spoken))
+    bench.engine.frame(1)
+    bench.turns()
+    assert bench.heard.ended() == [(2, End.FAILED, "busy")]
+    assert all(bench.heard.of(line)[-1].last for line in (0, 1, 3))
+    bench.add(9, "abc")
+    bench.turns()
+    assert bench.heard.of(9), "the engine goes on"
 
 
 def test_a_full_queue_refuses_with_busy(bench):
