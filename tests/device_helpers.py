@@ -8,6 +8,7 @@ shows.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,11 +19,22 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from gleeman.records import Clause, LineKey, Row, Word
 from gleeman.speech.base import DeviceFull
 from gleeman.speech.device.buckets import Policy
 from gleeman.speech.device.graphs import Captured, Graphs, Stage
 from gleeman.speech.device.memory import MB, DeviceMemory, Share, is_full
 from gleeman.speech.device.staging import Release, Staging
+
+TEXTS = ("nˈO.", "ðə kwˈɪk bɹˈWn fˈɑks.", "hˈɔlt! hˌu ɡˈOz ðˈɛɹ?", "wˈʌn tˈu θɹˈi, ðə wˈɛðəɹ ɪz fˈaɪn.")
+
+
+def spoken(phonemes: str, seed: int = 5, **changes: object) -> Row:
+    """A row of these phonemes, one word."""
+    clause = Clause(phonemes, phonemes, "en-us", 0, 9, (Word(0, 9, 0, len(phonemes)),), len(phonemes), True)
+    plain = Row(LineKey(1, seed), 0, clause, "af_heart", "neutral", 1.0, 1.0, 0.0, 0.0, seed)
+    return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
+
 
 READS_BACK = {
     "aten::_local_scalar_dense",

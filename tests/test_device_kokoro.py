@@ -12,9 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from device_helpers import NotCapturable, Recorder, StandInDevice, StandInGraph
+from device_helpers import TEXTS, NotCapturable, Recorder, StandInDevice, StandInGraph
+from device_helpers import spoken as row
 from gleeman.errors import Failure
-from gleeman.records import Clause, LineKey, Row, Word
+from gleeman.records import Row
 from gleeman.speech.base import DeviceFull
 from gleeman.speech.device.buckets import Policy
 from gleeman.speech.models.kokoro import on_device
@@ -27,7 +28,6 @@ from gleeman.voices.store import VoiceStore
 from tiny_kokoro import tiny_model, write_tiny
 
 CPU = torch.device("cpu")
-TEXTS = ("nˈO.", "ðə kwˈɪk bɹˈWn fˈɑks.", "hˈɔlt! hˌu ɡˈOz ðˈɛɹ?", "wˈʌn tˈu θɹˈi, ðə wˈɛðəɹ ɪz fˈaɪn.")
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +44,6 @@ def _short_warm_up() -> Iterator[None]:
         patch.setattr(on_device, "WARM_PHONEMES", "nˈO.")
         patch.setattr(on_device, "WARM_ROWS", (1, 2))
         yield
-
-
-def row(phonemes: str, seed: int = 5, **changes: object) -> Row:
-    clause = Clause(phonemes, phonemes, "en-us", 0, 9, (Word(0, 9, 0, len(phonemes)),), len(phonemes), True)
-    plain = Row(LineKey(1, seed), 0, clause, "af_heart", "neutral", 1.0, 1.0, 0.0, 0.0, seed)
-    return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
 
 
 def a_batch() -> list[Row]:
