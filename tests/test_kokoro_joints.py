@@ -180,13 +180,17 @@ def test_a_joint_is_heard_no_more_than_the_same_place_uncut(
     step = np.log2(_pitch_hz(cut, after) / _pitch_hz(cut, before))
     uncut_step = np.log2(_pitch_hz(whole, after) / _pitch_hz(whole, before))
     assert abs(12 * (step - uncut_step)) <= 1
-    louder = [_level_db(cut, place) - _level_db(whole, place) for place in (before, after)]
+    ends = before + WINDOW - SYLLABLE, after
+    louder = [_level_db(cut, place, SYLLABLE) - _level_db(whole, place, SYLLABLE) for place in ends]
     assert abs(louder[1] - louder[0]) <= 2
     assert _quiet_ms(cut, at) - _quiet_ms(whole, at) <= 150
 
 
-WINDOW = 1200
-"""50 ms, for pitch and level alike."""
+WINDOW = 1_200
+"""50 ms, for pitch and for what is voiced."""
+SYLLABLE = 4_800
+"""200 ms, for how loud it is on both sides of a joint: over ten lines of ten voices 1.4 dB apart in the mean,
+3.6 at most, two above 2. In the last 50 ms alone, where a voice dies away, it is 4 and 9."""
 
 
 def _pitch_hz(samples: np.ndarray, at: int) -> float:
@@ -198,8 +202,8 @@ def _pitch_hz(samples: np.ndarray, at: int) -> float:
     return RATE_HZ / lag if alike[lag] > 0.5 * alike[0] else float("nan")
 
 
-def _level_db(samples: np.ndarray, at: int) -> float:
-    return float(10 * np.log10(np.square(samples[at : at + WINDOW]).mean() + 1e-12))
+def _level_db(samples: np.ndarray, at: int, length: int = WINDOW) -> float:
+    return float(10 * np.log10(np.square(samples[at : at + length]).mean() + 1e-12))
 
 
 def _voiced(samples: np.ndarray) -> list[int]:

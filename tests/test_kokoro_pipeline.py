@@ -14,7 +14,7 @@ from gleeman.config import PRECISIONS
 from gleeman.errors import Failure, InputError
 from gleeman.records import Clause, EventType, LineKey, Row, Viseme, Word
 from gleeman.speech.grouping import Cost
-from gleeman.speech.models.kokoro import pipeline as pipeline_module
+from gleeman.speech.models.kokoro import clip
 from gleeman.speech.models.kokoro.alphabet import ids_of, symbols, unknown_symbols
 from gleeman.speech.models.kokoro.config import KOKORO, from_json, to_json
 from gleeman.speech.models.kokoro.length import PACES
@@ -128,9 +128,7 @@ def test_events_get_one_span_a_phoneme_and_the_pads_stay_outside(
     pipeline: KokoroPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[list[tuple[int, int]], int]] = []
-    monkeypatch.setattr(
-        pipeline_module, "events_of", lambda clause, spans, total: seen.append((spans, total)) or ()
-    )
+    monkeypatch.setattr(clip, "events_of", lambda clause, spans, total: seen.append((spans, total)) or ())
     audio = pipeline.run([row()])[0]
     spans, total = seen[0]
     assert total == len(audio.samples)
@@ -172,9 +170,7 @@ def test_a_sentence_begins_at_once_and_ends_in_the_pause_of_the_model(
     pipeline: KokoroPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[list[tuple[int, int]], int]] = []
-    monkeypatch.setattr(
-        pipeline_module, "events_of", lambda clause, spans, total: seen.append((spans, total)) or ()
-    )
+    monkeypatch.setattr(clip, "events_of", lambda clause, spans, total: seen.append((spans, total)) or ())
     whole, first, second = pipeline.run(halves())
     (whole_spans, total), (first_spans, _), (second_spans, second_total) = seen
     assert 0 < whole_spans[0][0] <= 600 * LEAD_FRAMES

@@ -32,12 +32,14 @@ from ...device.buckets import Size, padded_length, padded_rows
 from ...device.cuda import CudaDevice, Device
 from ...device.memory import MB, DeviceMemory, frames_bound, is_full, require
 from .alphabet import PAD
+from .clip import clip
 from .layers import BiLSTM, DeviceRows, Rows
 from .model import Kokoro, load
 from .pipeline import WARM_PHONEMES, KokoroPipeline, _Controls, _warm_row, limit
 from .prosody import bend_pitch, spread, whole_frames
 from .source import draw_noise
 from .spans import LEVEL_DB, Span, span_of
+from .vocoder import CONTEXT
 
 log = logging.getLogger(__name__)
 
@@ -195,7 +197,7 @@ class DeviceKokoro(KokoroPipeline):
 
     def _sound(self, model: Kokoro, at: Device, read: _Read) -> list[RowAudio]:
         """Sound of what was read, all rows in one padded batch."""
-        spans = [span_of(row.clause, own) for row, own in zip(read.rows, read.ends, strict=True)]
+        spans = [span_of(row.clause, own, CONTEXT) for row, own in zip(read.rows, read.ends, strict=True)]
         cut = _Cut.of(spans, read.ends, len(read.timbre), at)
         whole = Size("curves", len(read.timbre), padded_length(int(read.ends[:, -1].max())))
         said = spread(read.text, read.frames, whole.length)
@@ -225,7 +227,7 @@ class DeviceKokoro(KokoroPipeline):
         (wave,) = at.graphs.run(part, self._wave_stage, rendered)
         samples = at.fetch(wave[: len(spans)])  # (rows, S)
         return [
-            self._audio(row, samples[place], read.ends[place], spans[place], per_frame)
+            clip(row.clause, spans[place], read.ends[place], samples[place], per_frame, part.length)
             for place, row in enumerate(read.rows)
         ]
 

@@ -5,7 +5,6 @@ Knows voices through their store and emotions by name; knows no lines, no lanes 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,8 +20,8 @@ from ....voices.store import VoiceStore
 from ...base import Report
 from ...emotion import decibels, manner_of, semitones
 from ...grouping import Cost, Size, grouped
-from ...visemes import events_of
 from .alphabet import PAD, ids_of
+from .clip import clip
 from .layers import Rows
 from .length import frames_of
 from .model import Kokoro, load
@@ -39,8 +38,6 @@ batch was 8 to 24 % slower than its parts, as its tensors outgrow what the alloc
 most of a small batch is the starting of kernels, they are reckoned from that and not measured."""
 WHOLE_SHARE = 0.12
 """What a frame of the whole sentence costs up to the features, in frames of the vocoder: 0.85 of 7.0 ms."""
-FADE_SAMPLES = 72
-"""At both ends of a clause, 3 ms: a cut in the middle of a voiced sound must not click."""
 KNEE = 0.98
 """Peaks above it are bent softly so that nothing leaves [-1, 1]; below it samples are as the model made
 them."""
@@ -196,7 +193,10 @@ class KokoroPipeline:
         gain = want.gain * level(energy, spans)
         wave = model.wave(features, timbre, source, part) * gain[:, None]
         samples = limit(wave).cpu().numpy()  # (B, S)
-        return [self._audio(each, samples[place], per_frame, part.longest) for place, each in enumerate(read)]
+        return [
+            clip(each.row.clause, each.span, each.ends, samples[place], per_frame, part.longest)
+            for place, each in enumerate(read)
+        ]
 
     def close(self) -> None:
         """Forget the model; its memory goes with the last reference."""
@@ -239,34 +239,6 @@ class KokoroPipeline:
             [decibels(row.energy) for row in rows],
         )
         return torch.tensor(columns, dtype=torch.float32)
-
-    def _audio(
-        self,
-        read: _Read,
-        samples: np.ndarray[tuple[int], np.dtype[np.float32]],
-        per_frame: int,
-        longest: int,
-    ) -> RowAudio:
-        """The clause alone out of what was rendered. longest: frames of the longest row beside it."""
-        clause, span = read.row.clause, read.span
-        kept = (span.end - span.begin) * per_frame
-        total = kept + span.pause * per_frame
-        out = np.zeros(total, np.float32)
-        skipped = (span.begin - span.first) * per_frame
-        out[:kept] = samples[skipped : skipped + kept]
-        if not np.isfinite(out).all():
-            raise Failure("the model gave samples that are not numbers", "model-failed")
-        fade = np.linspace(0, 1, FADE_SAMPLES, dtype=np.float32)
-        out[:FADE_SAMPLES] *= fade
-        out[kept - FADE_SAMPLES : kept] *= fade[::-1]
-        count = len(clause.phonemes)
-        ends = np.minimum(
-            read.ends[span.tokens : span.tokens + count + 1] - span.begin, span.end - span.begin
-        )
-        edges = ends * per_frame
-        spans = [(int(begin), int(end)) for begin, end in itertools.pairwise(edges)]
-        frames = span.last - span.first
-        return RowAudio(out, tuple(events_of(clause, spans, total)), frames, longest - frames)
 
 
 def limit(wave: Tensor) -> Tensor:
