@@ -188,9 +188,10 @@ def test_a_dead_daemon_is_played_out_and_replaced(
     speaking = say(game, TALE * 2, seed=1)
     game.until(lambda: game.state(speaking)[1] > 3000 and game.state(speaking)[2] > 100_000)
     held = [game.speak(TALE) for _ in range(31)]  # these take the other lanes, and nobody reads them
-    waiting = [game.speak(SHORT, seed=9) for _ in range(3)]
     game.ask("frame")
     game.until(lambda: all(game.of(line, "begun") for line in held))
+    waiting = [game.speak(SHORT, seed=9) for _ in range(3)]
+    game.ask("frame")
     first.kill()
     game.ask("pace 480")
     end = game.end_of(speaking)

@@ -10,6 +10,7 @@ import pytest
 
 from gleeman.errors import CODES
 from gleeman.records import End
+from gleeman.speech.registry import STANDINS
 from gleeman.wire import messages as m
 from gleeman.wire.server import MAX_FRAME_BYTES, QUEUED_MESSAGES
 from gleeman.wire.sessions import MAX_QUEUED_LINES, MAX_SESSIONS
@@ -79,9 +80,7 @@ def test_limits_stand_in_the_text(limit: int) -> None:
     assert re.search(rf"\b({limit}|{limit:,})\b", TEXT)
 
 
-@pytest.mark.parametrize(
-    "word", [*m.STANDINS, *m.LANGUAGES, *m.PRIORITIES, *(end.name.lower() for end in End)]
-)
+@pytest.mark.parametrize("word", [*STANDINS, *m.LANGUAGES, *m.PRIORITIES, *(end.name.lower() for end in End)])
 def test_words_stand_in_the_text(word: str) -> None:
     assert f"`{word}`" in TEXT
 

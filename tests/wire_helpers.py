@@ -91,7 +91,18 @@ class FakeHouse:
     def figures(self) -> RoomFigures:
         if self.voice_error:
             raise self.voice_error
-        return RoomFigures("cpu", "auto", "float32", 3, 2, 5, 7, 1, frames=80, padding_frames=20)
+        return RoomFigures(
+            device="cpu",
+            quality="auto",
+            dtype="float32",
+            queued_lines=3,
+            batches=2,
+            rows=5,
+            underrun_samples=7,
+            text_restarts=1,
+            frames=80,
+            padding_frames=20,
+        )
 
 
 class Peer:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import queue
 import signal
 import sys
 import threading
@@ -22,6 +21,7 @@ from pathlib import Path
 from . import __version__, host, paths
 from .config import Config, as_flags
 from .errors import GleemanError, InputError
+from .notes import Notes
 from .records import Clause, End, LineKey, LineRequest, ModelState
 from .shm.feeder import Feeder
 from .speech.base import Pipeline
@@ -65,7 +65,7 @@ class Daemon:
         """Build every room; nothing runs yet, nothing is loaded. Raises Failure and InputError
         (unknown-model, no-device …)."""
         self.config = config
-        self.notes: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.notes = Notes()
         """A reason to stop, or "" when the number of sessions changed. May be put from a signal handler."""
         self.empty_since_s: float | None = time.monotonic()
         """`time.monotonic` since when there is no session; None while there is one."""
@@ -287,9 +287,9 @@ def serve(config: Config) -> int:
         stack.callback(take_lock(config.instance).release)
         log.info("effective configuration: %s", as_flags(config))
         daemon = Daemon(config)
+        stack.callback(daemon.notes.close)
         stack.callback(daemon.stop)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, _: daemon.notes.put(signal.Signals(number).name))
+        daemon.notes.listen((signal.SIGTERM, signal.SIGINT))
         host.lower_priority()
         host.allow_many_files()
         endpoints = daemon.start()
@@ -312,10 +312,7 @@ def serve(config: Config) -> int:
 def _wait(daemon: Daemon, config: Config, parent_start_ns: int) -> str:
     """Sleep until there is a reason to stop, and say it. Without a parent to watch, without a timer."""
     while True:
-        try:
-            reason = daemon.notes.get(timeout=_patience_s(daemon, config))
-        except queue.Empty:
-            reason = ""
+        reason = daemon.notes.take(_patience_s(daemon, config))
         if reason:
             return reason
         if config.parent_pid and not host.pid_alive(config.parent_pid, parent_start_ns):
@@ -327,7 +324,7 @@ def _wait(daemon: Daemon, config: Config, parent_start_ns: int) -> str:
 
 def _patience_s(daemon: Daemon, config: Config) -> float | None:
     waits_s = []
-    if config.parent_pid or sys.platform == "win32":  # there a wait without end is deaf to Ctrl+C
+    if config.parent_pid:
         waits_s.append(PARENT_CHECK_S)
     since_s = daemon.empty_since_s
     if config.idle_exit_s and since_s is not None:
