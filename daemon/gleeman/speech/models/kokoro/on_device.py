@@ -35,7 +35,7 @@ from .alphabet import PAD
 from .clip import clip
 from .layers import BiLSTM, DeviceRows, Rows
 from .model import Kokoro, load
-from .pipeline import WARM_PHONEMES, KokoroPipeline, _Controls, _warm_row, limit
+from .pipeline import WARM_PHONEMES, Controls, KokoroPipeline, limit, warm_row
 from .prosody import bend_pitch, spread, whole_frames
 from .source import draw_noise
 from .spans import LEVEL_DB, Span, span_of
@@ -67,7 +67,7 @@ class _Read(NamedTuple):
     timbre: Tensor
     """(B, style), as `manner`."""
     manner: Tensor
-    want: _Controls
+    want: Controls
     text: Tensor
     """(B, P, D)."""
     prosody: Tensor
@@ -161,7 +161,7 @@ class DeviceKokoro(KokoroPipeline):
         sizes = [(count, text) for count in WARM_ROWS for text in (WARM_PHONEMES, WARM_PHONEMES * 2)]
         for step, (count, text) in enumerate(sizes):
             for _ in range(WARM_TWICE):
-                audios = self.run([_warm_row(text, self.voices.default())] * count)
+                audios = self.run([warm_row(text, self.voices.default())] * count)
             report("warming", (step + 1) / len(sizes))
         self._at.settled()
         self._require(self._at)
@@ -189,7 +189,7 @@ class DeviceKokoro(KokoroPipeline):
             ids[place, : len(row_ids)] = torch.tensor(row_ids)
         styles = at.send(torch.from_numpy(np.stack([self._style(row) for row in filled])))
         timbre, manner = styles.chunk(2, dim=1)  # (B, style) each
-        want = _Controls(*at.send(self._columns(filled)))
+        want = Controls(*at.send(self._columns(filled)))
         inputs = (at.send(ids), at.send(torch.tensor(lengths)), manner, want.speed)
         text, prosody, frames = at.graphs.run(size, self._read_stage, inputs)
         ends = at.fetch(frames)[: len(rows)].cumsum(1)

@@ -44,7 +44,7 @@ them."""
 WARM_PHONEMES = "wˈʌn tˈu θɹˈi, ðə wˈɛðəɹ ɪz fˈaɪn."
 
 
-class _Controls(NamedTuple):
+class Controls(NamedTuple):
     """What rows ask for, (B,) float32 each."""
 
     speed: Tensor
@@ -114,7 +114,7 @@ class KokoroPipeline:
         report("loading", 1.0)
         report("warming", 0.0)
         for step, text in enumerate((WARM_PHONEMES, WARM_PHONEMES * 2)):
-            self.run([_warm_row(text, self.voices.default())])
+            self.run([warm_row(text, self.voices.default())])
             report("warming", (step + 1) / 2)
 
     def estimate_frames(self, row: Row) -> int:
@@ -224,11 +224,11 @@ class KokoroPipeline:
         style: np.ndarray[tuple[int], np.dtype[np.float32]] = table[place]
         return style
 
-    def _controls(self, rows: Sequence[Row]) -> _Controls:
-        return _Controls(*self._columns(rows).to(self.device))
+    def _controls(self, rows: Sequence[Row]) -> Controls:
+        return Controls(*self._columns(rows).to(self.device))
 
     def _columns(self, rows: Sequence[Row]) -> Tensor:
-        """(6, B) on the host, in the order of `_Controls`."""
+        """(6, B) on the host, in the order of `Controls`."""
         manners = [manner_of(row.emotion, row.intensity) for row in rows]
         columns = (
             [row.speed * manner.speed for row, manner in zip(rows, manners, strict=True)],
@@ -248,6 +248,6 @@ def limit(wave: Tensor) -> Tensor:
     return torch.where(over > 0, torch.copysign(bent, wave), wave)
 
 
-def _warm_row(phonemes: str, voice: str) -> Row:
+def warm_row(phonemes: str, voice: str) -> Row:
     clause = Clause("", phonemes, "en-us", 0, 0, (), len(phonemes), True)
     return Row(LineKey(0, 0), 0, clause, voice, "neutral", 1.0, 1.0, 0.0, 0.0, 0)
