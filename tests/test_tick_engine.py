@@ -298,7 +298,7 @@ def test_a_mistake_in_handing_one_line_on_does_not_silence_the_others(bench):
             raise RuntimeError("lost")
         bench.heard.chunks.append(chunk)
 
-    bench.engine._hand = hand
+    bench.engine._speaking._hand = hand
     bench.add(1, "one", "more")
     bench.add(2, "two")
     bench.turns()

@@ -16,18 +16,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from .. import paths
 from ..errors import GleemanError, InputError
-from ..records import Chunk, Clause, End, LineKey, LineRequest, LineRoom, ModelState, RowAudio
+from ..records import Chunk, Clause, End, LineKey, LineRequest, LineRoom, ModelState
 from ..speech.base import Pipeline
-from ..speech.post import LinePost
 from . import loading
 from .batch import Batch, Limits
 from .bound import Bound
 from .running import synthesise
 from .scheduler import Scheduler
+from .speaking import Speaking
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +79,6 @@ class Engine:
         # As the loader thread says; the engine thread hears of it a little later.
         self._loaded = False
         self._broken: GleemanError | None = None  # why main will never run
-        self._hand = hand
         self._end = end
         self._room = room
         self._state = state
@@ -90,7 +87,7 @@ class Engine:
         self._load_times = load_times
         self._limits = limits
         self._scheduler = Scheduler(limits)
-        self._speaking: dict[LineKey, LinePost] = {}  # lines of which samples were handed on
+        self._speaking = Speaking(hand)
         self._batches = 0
         self._rows = 0
         self._frames = 0
@@ -290,7 +287,7 @@ class Engine:
             self._end(key, End.FAILED, "internal", f"no pipeline {request.pipeline!r}")
             return
         if not clauses:
-            self._speak(request, None, last=True)
+            self._speaking.nothing(request, self._pipelines[request.pipeline].rate_hz)
             return
         estimate = self._pipelines[request.pipeline].estimate_frames
         try:
@@ -299,13 +296,12 @@ class Engine:
             self._end(key, End.REFUSED, error.code, error.message)
 
     def _forget(self, key: LineKey) -> None:
-        self._speaking.pop(key, None)
+        self._speaking.forget(key)
         self._scheduler.cancel(key)
 
     def _drop_session(self, session: int) -> None:
         self._scheduler.drop_session(session)
-        for key in [key for key in self._speaking if key.session == session]:
-            del self._speaking[key]
+        self._speaking.drop_session(session)
 
     def _give_up_main(self, error: GleemanError) -> None:
         self._broken = error
@@ -327,27 +323,12 @@ class Engine:
         frames = sum(audio.frames for audio in audios.values())
         self._frames += frames
         self._padding_frames += sum(audio.padding for audio in audios.values())
+        rate_hz = self._pipelines[batch.pipeline].rate_hz
         finished = self._scheduler.complete(batch, 0 if errors else took_ns, frames)
         for row in batch.rows:
             if row.key not in audios or row.key not in requests:
                 continue
             try:
-                self._speak(requests[row.key], audios[row.key], last=row.key in finished)
+                self._speaking.hand_on(requests[row.key], rate_hz, audios[row.key], row.key in finished)
             except Exception:
                 self._fail(row.key, "in handing it on")
-
-    def _speak(self, request: LineRequest, audio: RowAudio | None, last: bool) -> None:
-        """Hand a clause on: `audio` None for a line that has nothing to say."""
-        key = request.key
-        post = self._speaking.get(key)
-        if post is None:
-            post = LinePost(self._pipelines[request.pipeline].rate_hz, request.rate_hz)
-            self._speaking[key] = post
-        if last:
-            del self._speaking[key]
-        if audio is None:
-            audio = RowAudio(np.zeros(0, np.float32), ())
-        samples, events = post.process(audio.samples, audio.events, last)
-        # A clause comes whole, so playing may begin with its first sample: no preroll. What follows is made
-        # while it plays; if that is late, the reader waits between two clauses, where a pause harms least.
-        self._hand(Chunk(key, samples, events, last, request.priority, 0))
